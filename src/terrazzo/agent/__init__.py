@@ -1,0 +1,4 @@
+"""The node service: inventory, DRA driver, device plugin, health (not built yet).
+
+Promise: a container gets exactly what the ledger granted it, or does not start.
+"""

@@ -1,0 +1,54 @@
+"""Policy of a cluster: which vendors neutral requests get, image rules, strategies."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from msgspec import Struct, field
+
+STRATEGIES = ("fragmentation", "pack", "spread", "topology")
+
+
+class ImageRule(Struct, frozen=True):
+    """Images that match ``image`` (a glob over the whole reference) run on ``vendors``.
+
+    Attributes:
+        image: glob such as ``registry.example/cuda-*``.
+        vendors: vendors the image runs on, in order of preference.
+        images: optionally, the image to use per vendor; patched into the pod at bind.
+    """
+
+    image: str
+    vendors: tuple[str, ...]
+    images: dict[str, str] = field(default_factory=dict)
+
+    def matches(self, image: str) -> bool:
+        """Return whether the rule is about ``image``."""
+        return fnmatchcase(image, self.image)
+
+
+class NamespacePolicy(Struct, frozen=True):
+    """What a namespace changes. Empty fields inherit the cluster's."""
+
+    vendors: tuple[str, ...] = ()
+    strategy: str = ""
+
+
+class Policy(Struct, frozen=True):
+    """Cluster policy, as written in a file or ConfigMap.
+
+    Attributes:
+        vendors: default vendors of neutral requests; empty = only if one vendor is present.
+        strategy: default placement strategy.
+        namespaces: per namespace.
+        images: rules, first match wins.
+    """
+
+    vendors: tuple[str, ...] = ()
+    strategy: str = "fragmentation"
+    namespaces: dict[str, NamespacePolicy] = field(default_factory=dict)
+    images: tuple[ImageRule, ...] = ()
+
+    def strategy_for(self, namespace: str, asked: str = "") -> str:
+        """Return the strategy for a pod: its own, else its namespace's, else the cluster's."""
+        return asked or self.namespaces.get(namespace, NamespacePolicy()).strategy or self.strategy
