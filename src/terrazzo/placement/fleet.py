@@ -1,13 +1,27 @@
-"""The fleet as columns: what every device holds now. STUB of the signatures; being filled."""
+"""The fleet as columns: what every device holds now, and what a new grant may still take.
+
+State is device-major: row = place of the device on its node, column = node. Columns of nodes stay where they are for
+the node's life, in order of arrival; that order is the last tie-break of every decision. Each change notes its
+column, so that whoever caches something per node refreshes only what changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from terrazzo.model.allocation import Allocation, Slice
-from terrazzo.model.device import Device
+import numpy as np
+from numpy.typing import NDArray
+
+from terrazzo.model.allocation import Allocation, DeviceUse, Slice
+from terrazzo.model.device import Device, Health, SharingMode
+from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
+from terrazzo.placement.demand import usable_mib
+from terrazzo.placement.geometry import cuts_of
+
+PLENTY = 1 << 50
+"""Host resources that the node does not state are not checked."""
 
 
 class DeviceView(NamedTuple):
@@ -20,6 +34,7 @@ class DeviceView(NamedTuple):
         holders: keys of the pods that hold it, in order of grant.
         alone: whether its only holder keeps others out.
         slices: placed profiles.
+        state: geometry state, 0 elsewhere.
     """
 
     device: Device
@@ -28,25 +43,343 @@ class DeviceView(NamedTuple):
     holders: tuple[str, ...]
     alone: bool
     slices: tuple[Slice, ...]
+    state: int = 0
+
+
+class _Seat:
+    """One device of one node: the row it belongs to and who holds it."""
+
+    __slots__ = ("device", "held")
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.held: dict[str, DeviceUse] = {}
 
 
 class Fleet:
-    """Nodes, devices and grants."""
+    """Nodes, devices and grants.
 
-    def __init__(self, nodes: Iterable[Node] = ()) -> None: ...
+    Columns (``rows × nodes`` unless said otherwise), all integers:
+        kind: index into ``kinds``; 0 is "no device".
+        avail_mib, avail_units: what a new grant may take: 0 where the device is sick, held alone or full of sharers.
+        sharers_left: pods that may still join.
+        state: geometry state.
+        share: free part of the device in thousandths, mean of memory and compute.
+        cpu_milli, memory_mib, pods (nodes): what is left on the host.
+        usable (nodes): present, ready and not cordoned.
+        changed_at (nodes): the tick of the last change; ``tick`` counts changes, ``layout`` changes of nodes.
+        idle (kinds): free shares of all devices of a kind together.
+    """
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self.kinds: list[Device | None] = [None]
+        self._kind_ids: dict[tuple[object, ...], int] = {}
+        self._index: dict[str, int] = {}
+        self._names: list[str] = []
+        self._nodes: list[Node | None] = []
+        self._seats: list[list[_Seat]] = []
+        self._by_uuid: list[dict[str, int]] = []
+        self._allocations: dict[str, Allocation] = {}
+        self._pods_on: list[dict[str, None]] = []
+        self._orphans: dict[tuple[str, str], dict[str, DeviceUse]] = {}
+        self.tick = 0
+        self.layout = 0
+        self.idle = np.zeros(1, dtype=np.int64)
+        self._allocate(8, 64)
+        for node in nodes:
+            self.put_node(node)
+
+    def _allocate(self, rows: int, columns: int) -> None:
+        old_rows, old_columns = self.kind.shape if hasattr(self, "kind") else (0, 0)
+        for name in ("kind", "avail_mib", "avail_units", "sharers_left", "state", "share"):
+            fresh: NDArray[np.int64] = np.zeros((rows, columns), dtype=np.int64)
+            if old_columns:
+                fresh[:old_rows, :old_columns] = getattr(self, name)
+            setattr(self, name, fresh)
+        for name in ("cpu_milli", "memory_mib", "pods", "usable", "changed_at"):
+            line: NDArray[np.int64] = np.zeros(columns, dtype=np.int64)
+            if old_columns:
+                line[:old_columns] = getattr(self, name)
+            setattr(self, name, line)
+
+    kind: NDArray[np.int64]
+    avail_mib: NDArray[np.int64]
+    avail_units: NDArray[np.int64]
+    sharers_left: NDArray[np.int64]
+    state: NDArray[np.int64]
+    share: NDArray[np.int64]
+    cpu_milli: NDArray[np.int64]
+    memory_mib: NDArray[np.int64]
+    pods: NDArray[np.int64]
+    usable: NDArray[np.int64]
+    changed_at: NDArray[np.int64]
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Number of columns, including those of nodes that left."""
+        return len(self._names)
+
     def put_node(self, node: Node) -> None:
-        """Add or replace a node; grants on devices that remain stay; grants on vanished devices stay as 'orphaned'."""
+        """Add a node or replace what is known about it.
 
-    def drop_node(self, name: str) -> None: ...
+        Grants on devices that remain stay. Grants on devices that are gone stay in the books too, and take hold
+        again when the device returns.
+        """
+        column = self._index.get(node.name)
+        if column is None:
+            column = len(self._names)
+            self._index[node.name] = column
+            self._names.append(node.name)
+            self._nodes.append(None)
+            self._seats.append([])
+            self._by_uuid.append({})
+            self._pods_on.append({})
+        rows, columns = self.kind.shape
+        if column >= columns or len(node.devices) > rows:
+            self._allocate(max(rows, len(node.devices)), max(columns, 2 * column) if column >= columns else columns)
+        for seat in self._seats[column]:
+            if seat.held:
+                self._orphans[node.name, seat.device.uuid] = seat.held
+        self._nodes[column] = node
+        self._seats[column] = [_Seat(device) for device in node.devices]
+        self._by_uuid[column] = {device.uuid: row for row, device in enumerate(node.devices)}
+        np.subtract.at(self.idle, self.kind[:, column], self.share[:, column])
+        self.kind[:, column] = self.share[:, column] = 0
+        for row, seat in enumerate(self._seats[column]):
+            self.kind[row, column] = self._kind_of(seat.device)
+            seat.held = self._orphans.pop((node.name, seat.device.uuid), {})
+        self._refresh(column)
+        self.layout += 1
+
+    def drop_node(self, name: str) -> None:
+        """Take a node out. Its grants stay in the books until their pods go."""
+        column = self._index.get(name)
+        if column is None or self._nodes[column] is None:
+            return
+        gone = self._nodes[column]
+        assert gone is not None  # noqa: S101 - narrowed above
+        self.put_node(Node(name=name, cpu_milli=0, memory_mib=0, max_pods=0, ready=False))
+        self._nodes[column] = None
+        self.usable[column] = 0
+
+    def _kind_of(self, device: Device) -> int:
+        key = (
+            device.vendor, device.model, device.product, device.family, usable_mib(device), device.units, device.mode,
+            device.sharers, device.memory_step_mib, device.geometry, device.profile,
+        )  # fmt: skip
+        found = self._kind_ids.get(key)
+        if found is None:
+            found = self._kind_ids[key] = len(self.kinds)
+            self.kinds.append(device)
+            self.idle = np.append(self.idle, 0)
+        return found
+
+    def _touch(self, column: int) -> None:
+        self.tick += 1
+        self.changed_at[column] = self.tick
+
+    def _refresh(self, column: int) -> None:
+        node = self._nodes[column]
+        held = [self._allocations[pod] for pod in self._pods_on[column]]
+        cpu = node.cpu_milli if node is not None else 0
+        memory = node.memory_mib if node is not None else 0
+        slots = node.max_pods if node is not None else 0
+        self.cpu_milli[column] = PLENTY if cpu is None else cpu - sum(a.cpu_milli for a in held)
+        self.memory_mib[column] = PLENTY if memory is None else memory - sum(a.memory_mib for a in held)
+        self.pods[column] = PLENTY if slots is None else slots - len(held)
+        self.usable[column] = bool(node is not None and node.ready and not node.unschedulable)
+        self.avail_mib[:, column] = self.avail_units[:, column] = 0
+        self.sharers_left[:, column] = self.state[:, column] = 0
+        for row in range(len(self._seats[column])):
+            self._refresh_device(row, column)
+        self._touch(column)
+
+    def _refresh_device(self, row: int, column: int) -> None:
+        """Recompute a device's columns from who holds it: few holders, no drift, and undo is exact by construction."""
+        seat = self._seats[column][row]
+        device = seat.device
+        total = usable_mib(device)
+        mib, units = total - device.foreign_mib, device.units
+        alone = False
+        for use in seat.held.values():
+            mib -= use.memory_mib
+            units -= use.units
+            alone = alone or use.alone
+        left = max(0, device.sharers - len(seat.held))
+        if alone or not left or device.health is not Health.HEALTHY:
+            mib = units = left = 0
+        mib, units = max(0, mib), max(0, units)
+        self.avail_mib[row, column] = mib
+        self.avail_units[row, column] = units
+        self.sharers_left[row, column] = left
+        share = (mib * 1000 // total + units * 1000 // device.units) // 2 if left else 0
+        self.idle[self.kind[row, column]] += share - self.share[row, column]
+        self.share[row, column] = share
+        if device.mode is SharingMode.GEOMETRY and device.geometry is not None:
+            self.state[row, column] = self._state(seat)
+
+    @staticmethod
+    def _state(seat: _Seat) -> int:
+        state = 0
+        if seat.device.geometry is not None:
+            cuts = cuts_of(seat.device.geometry)
+            for use in seat.held.values():
+                for cut in use.slices:
+                    if cuts.profile(cut.profile) is not None:
+                        state = cuts.take(state, cut)
+        return state
+
+    # -- grants --------------------------------------------------------------------------------------------------
+
     def grant(self, allocation: Allocation, *, adopt: bool = False) -> None:
-        """Take; raises LedgerError and changes nothing if a device would be exceeded, unless ``adopt``."""
+        """Take what ``allocation`` says.
+
+        Args:
+            allocation: of a pod that holds nothing yet.
+            adopt: take it even where it exceeds a device or names one that is not there: it is running already.
+
+        Raises:
+            LedgerError: the pod holds something, or a device would be exceeded. Nothing has changed then.
+        """
+        if allocation.pod in self._allocations:
+            raise LedgerError("the pod already holds devices", where=f"pod {allocation.title}")
+        column = self._index.get(allocation.node)
+        if column is None:
+            if not adopt:
+                raise LedgerError(f"node {allocation.node} is not in the fleet", where=f"pod {allocation.title}")
+            self.put_node(Node(name=allocation.node, ready=False, max_pods=0, cpu_milli=0, memory_mib=0))
+            self.drop_node(allocation.node)
+            column = self._index[allocation.node]
+        if not adopt:
+            for use in allocation.uses:
+                self._check(allocation, use, column)
+        self._allocations[allocation.pod] = allocation
+        self._pods_on[column][allocation.pod] = None
+        for use in allocation.uses:
+            row = self._by_uuid[column].get(use.uuid)
+            if row is None:
+                self._orphans.setdefault((allocation.node, use.uuid), {})[allocation.pod] = use
+            else:
+                self._seats[column][row].held[allocation.pod] = use
+                self._refresh_device(row, column)
+        self._host(allocation, column, -1)
 
     def release(self, pod: str) -> Allocation | None:
-        """Give back everything of the pod; None when it holds nothing."""
+        """Give back everything that the pod holds and return it; None when it holds nothing."""
+        allocation = self._allocations.pop(pod, None)
+        if allocation is None:
+            return None
+        column = self._index[allocation.node]
+        del self._pods_on[column][pod]
+        for use in allocation.uses:
+            row = self._by_uuid[column].get(use.uuid)
+            if row is None:
+                held = self._orphans[allocation.node, use.uuid]
+                del held[pod]
+                if not held:
+                    del self._orphans[allocation.node, use.uuid]
+            else:
+                del self._seats[column][row].held[pod]
+                self._refresh_device(row, column)
+        self._host(allocation, column, +1)
+        return allocation
 
-    def allocation(self, pod: str) -> Allocation | None: ...
-    def allocations(self) -> Iterable[Allocation]: ...
-    def allocations_on(self, node: str) -> tuple[Allocation, ...]: ...
-    def node(self, name: str) -> Node | None: ...
-    def nodes(self) -> Iterable[Node]: ...
-    def devices(self, node: str) -> tuple[DeviceView, ...]: ...
+    def _host(self, allocation: Allocation, column: int, sign: int) -> None:
+        if self.cpu_milli[column] != PLENTY:
+            self.cpu_milli[column] += sign * allocation.cpu_milli
+        if self.memory_mib[column] != PLENTY:
+            self.memory_mib[column] += sign * allocation.memory_mib
+        if self.pods[column] != PLENTY:
+            self.pods[column] += sign
+        self._touch(column)
+
+    def _check(self, allocation: Allocation, use: DeviceUse, column: int) -> None:
+        where = f"pod {allocation.title} on {allocation.node}, device {use.uuid}"
+        row = self._by_uuid[column].get(use.uuid)
+        if row is None:
+            raise LedgerError("the device is not there", where=where)
+        seat = self._seats[column][row]
+        others = ", ".join(self._allocations[pod].title for pod in seat.held)
+        if use.alone and seat.held:
+            raise LedgerError(f"asks to be alone, {others} holds it", where=where)
+        if not self.sharers_left[row, column]:
+            raise LedgerError(f"takes no further pod ({others or seat.device.health})", where=where)
+        if use.slices:
+            state, cuts = int(self.state[row, column]), None
+            for cut in use.slices:
+                cuts = cuts_of(seat.device.geometry) if seat.device.geometry else None
+                if cuts is None or not cuts.legal(state, cut):
+                    raise LedgerError(f"slice {cut.profile} at {cut.start} cannot be placed", where=where)
+                state = cuts.take(state, cut)
+            return
+        for taken, left, unit in (
+            (use.memory_mib, int(self.avail_mib[row, column]), "MiB"),
+            (use.units, int(self.avail_units[row, column]), "units"),
+        ):
+            if taken > left:
+                raise LedgerError(f"would take {taken} {unit} of {left} left; held by {others}", where=where)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def allocation(self, pod: str) -> Allocation | None:
+        """Return what the pod holds."""
+        return self._allocations.get(pod)
+
+    def allocations(self) -> Iterable[Allocation]:
+        """Return all allocations, oldest grant first."""
+        return self._allocations.values()
+
+    def allocations_on(self, node: str) -> tuple[Allocation, ...]:
+        """Return the allocations of one node, oldest grant first."""
+        column = self._index.get(node)
+        return () if column is None else tuple(self._allocations[pod] for pod in self._pods_on[column])
+
+    def column(self, node: str) -> int | None:
+        """Return the column of a node that is in the fleet."""
+        column = self._index.get(node)
+        return None if column is None or self._nodes[column] is None else column
+
+    def name(self, column: int) -> str:
+        """Return the name of the node of a column."""
+        return self._names[column]
+
+    def node(self, name: str) -> Node | None:
+        """Return the node of that name."""
+        column = self._index.get(name)
+        return None if column is None else self._nodes[column]
+
+    def nodes(self) -> Iterable[Node]:
+        """Return all nodes, in order of arrival."""
+        return (node for node in self._nodes if node is not None)
+
+    def devices(self, node: str) -> tuple[DeviceView, ...]:
+        """Return the devices of a node as they are now, in order."""
+        column = self._index.get(node)
+        if column is None:
+            return ()
+        return tuple(self._view(row, column) for row in range(len(self._seats[column])))
+
+    def device(self, row: int, column: int) -> Device:
+        """Return the device at a row of a column."""
+        return self._seats[column][row].device
+
+    def _view(self, row: int, column: int) -> DeviceView:
+        seat = self._seats[column][row]
+        return DeviceView(
+            device=seat.device,
+            free_mib=int(self.avail_mib[row, column]),
+            free_units=int(self.avail_units[row, column]),
+            holders=tuple(seat.held),
+            alone=any(use.alone for use in seat.held.values()),
+            slices=tuple(cut for use in seat.held.values() for cut in use.slices),
+            state=int(self.state[row, column]),
+        )
+
+    def uses(self, node: str, uuid: str) -> dict[str, DeviceUse]:
+        """Return who holds a device and how much, also of a device that is gone."""
+        column = self._index.get(node)
+        row = self._by_uuid[column].get(uuid) if column is not None else None
+        if column is None or row is None:
+            return dict(self._orphans.get((node, uuid), {}))
+        return dict(self._seats[column][row].held)

@@ -1,0 +1,74 @@
+"""Protection levels: a request that could go anywhere leaves scarce models to those that need them.
+
+For each set S of kinds that popular requests are restricted to, a pod that may go to more than S may use a model
+inside S only while that model has more idle capacity than the restricted requests are expected to want of it. If that
+leaves nothing, the rule is dropped: nobody waits for its sake. It costs O(kinds × sets) a decision and does nothing
+when no popular request is restricted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from terrazzo.placement.tables import NEVER, Bools, Ints, MixTable
+
+SLACK = 1.6
+"""Idle capacity kept per unit of expected demand. 1.1 and 1.3 placed worse on gpuspec33 (``bench/openb.py``)."""
+
+
+class Reserve(NamedTuple):
+    """A set of kinds that some popular requests are restricted to.
+
+    Attributes:
+        kinds: kinds of the set (mask).
+        demand: part of all demand for devices that is restricted to it, 0..1.
+    """
+
+    kinds: Bools
+    demand: float
+
+
+def reserves(mix: MixTable, present: Bools) -> tuple[Reserve, ...]:
+    """Return the sets that popular requests are restricted to, among the kinds that are present."""
+    if not len(mix.weight):
+        return ()
+    can = (mix.test_mib < NEVER) & present
+    amount = np.where(can, mix.amount, 0).max(axis=1)
+    demand: dict[bytes, float] = {}
+    sets: dict[bytes, Bools] = {}
+    for weight, devices, shape in zip(mix.weight, mix.devices, mix.shape, strict=True):
+        key = can[shape].tobytes()
+        sets[key] = can[shape]
+        demand[key] = demand.get(key, 0.0) + float(weight * devices * amount[shape])
+    total = sum(demand.values())
+    if not total:
+        return ()
+    return tuple(
+        Reserve(kinds, demand[key] / total) for key, kinds in sets.items() if kinds.any() and (kinds < present).any()
+    )
+
+
+def allowed(can: Bools, idle: Ints, levels: Sequence[Reserve]) -> Bools | None:
+    """Return the kinds that a pod may use without touching what is reserved, or None when nothing is reserved.
+
+    Args:
+        can: kinds that the pod could use.
+        idle: free shares per kind, in thousandths.
+        levels: from ``reserves``.
+    """
+    if not levels:
+        return None
+    everything = float(idle.sum())
+    kept = np.zeros(len(idle))
+    touched = False
+    for level in levels:
+        if (level.kinds & ~can).any() or not (can & ~level.kinds).any():
+            continue
+        inside = float(idle[level.kinds].sum())
+        if inside:
+            touched = True
+            kept += np.where(level.kinds, SLACK * level.demand * everything * idle / inside, 0.0)
+    return can & (idle > kept) if touched else None

@@ -1,0 +1,40 @@
+"""``pack`` and ``spread``: fullest or emptiest first, by the free part of node and device after the pod is there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terrazzo.placement.strategies.base import Candidates, after, chosen_rows, everything
+from terrazzo.placement.tables import Ints
+
+STEPS = 50
+"""Scores come in fiftieths of a node, so that nearly equal nodes tie."""
+
+
+class Pack:
+    """Fullest first."""
+
+    sign = -1
+
+    def score(self, nodes: Candidates) -> tuple[Ints, Ints]:
+        """Return scores and rows; see ``Strategy``."""
+        then = after(nodes, everything(nodes))
+        if nodes.table.devices == 1:
+            key = np.where(nodes.fit, self.sign * then.share, np.iinfo(np.int64).min)
+            row = key.argmax(axis=0)
+            taken = np.zeros_like(nodes.fit)
+            taken[row, np.arange(len(row))] = True
+        else:
+            taken = chosen_rows(nodes)
+            row = taken.argmax(axis=0)
+        left = np.where(taken, then.share, nodes.share).sum(axis=0)
+        devices = np.maximum(1, (nodes.kind > 0).sum(axis=0))
+        device = np.where(taken, then.share, 0).sum(axis=0) // max(1, nodes.table.devices)
+        scaled = left * STEPS // (devices * 1000)
+        return self.sign * (scaled * STEPS + device * STEPS // 1000) + 2 * STEPS * STEPS, row.astype(np.int64)
+
+
+class Spread(Pack):
+    """Emptiest first."""
+
+    sign = 1

@@ -1,0 +1,143 @@
+"""Needs of request classes, per kind of device, as arrays: the vectorised twin of ``demand.need_on``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from terrazzo.model.device import Device
+from terrazzo.model.request import Ask, PodRequest
+from terrazzo.placement.demand import Misfit, need_on, usable_mib
+from terrazzo.placement.geometry import STATES, cuts_of
+from terrazzo.placement.popularity import RequestClass, Weighted
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NEVER = 1 << 60
+"""A need that no device meets."""
+
+
+class Table(NamedTuple):
+    """One ask on every kind of device. Arrays have one entry per kind; kind 0 is "no device".
+
+    Attributes:
+        devices: how many are asked.
+        test_mib, test_units: a device fits when it has at least this available.
+        take_mib, take_units: what is then taken.
+        alone: nobody else may hold it.
+        placeable: for geometry kinds, per state, whether the slice fits (kinds × states), or None when no kind is cut.
+        following: for geometry kinds, per state, the state afterwards.
+    """
+
+    devices: int
+    test_mib: Ints
+    test_units: Ints
+    take_mib: Ints
+    take_units: Ints
+    alone: Bools
+    placeable: Bools | None
+    following: Ints | None
+
+
+def totals(kinds: Sequence[Device | None]) -> tuple[Ints, Ints]:
+    """Return memory and compute of each kind; 1 for kind 0, so that dividing by it is harmless."""
+    return (
+        np.array([1 if kind is None else usable_mib(kind) for kind in kinds], dtype=np.int64),
+        np.array([1 if kind is None else kind.units for kind in kinds], dtype=np.int64),
+    )
+
+
+def compile_ask(request: PodRequest, ask: Ask, kinds: Sequence[Device | None], popularity: Mapping[str, int]) -> Table:
+    """Return the table of ``ask`` over ``kinds``."""
+    size = len(kinds)
+    test_mib, test_units = np.full(size, NEVER), np.full(size, NEVER)
+    take_mib, take_units = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    alone = np.zeros(size, dtype=bool)
+    cut = any(kind is not None and kind.geometry is not None and not kind.profile for kind in kinds)
+    placeable = np.ones((size, STATES), dtype=bool) if cut else None
+    following = np.tile(np.arange(STATES, dtype=np.int64), (size, 1)) if cut else None
+    for index, kind in enumerate(kinds):
+        if kind is None:
+            continue
+        need = need_on(request, ask, kind)
+        if isinstance(need, Misfit):
+            continue
+        take_mib[index], take_units[index], alone[index] = need.memory_mib, need.units, need.alone
+        total = usable_mib(kind)
+        test_mib[index] = total if need.alone else max(1, need.memory_mib)
+        test_units[index] = kind.units if need.alone else max(1, need.units)
+        if need.profile is not None and placeable is not None and following is not None and kind.geometry is not None:
+            test_mib[index] = test_units[index] = 1
+            cuts = cuts_of(kind.geometry)
+            placeable[index] = cuts.placeable(need.profile.name)
+            following[index] = cuts.following(need.profile, popularity)
+    # Several slices may lie on one device, so one fitting device is all that a row can ask for.
+    devices = min(ask.count, 1) if ask.profile else ask.count
+    return Table(devices, test_mib, test_units, take_mib, take_units, alone, placeable, following)
+
+
+class MixTable(NamedTuple):
+    """The mix of popular classes over every kind of device.
+
+    Classes that need the same of a device share a *shape*.
+
+    Attributes:
+        weight, cpu_milli, devices: per class; ``devices`` is the count it asks for.
+        shape: per class, its shape.
+        test_mib, test_units: shapes × kinds.
+        amount: shapes × kinds, thousandths of a device that the shape takes.
+        placeable: shapes × kinds × states, or None.
+        total: sum of weights.
+    """
+
+    weight: Ints
+    cpu_milli: Ints
+    devices: Ints
+    shape: Ints
+    test_mib: Ints
+    test_units: Ints
+    amount: Ints
+    placeable: Bools | None
+    total: int
+
+
+def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixTable:
+    """Return the table of the classes of ``mix`` that ask for devices."""
+    asking = [(kind, kind.ask, weight) for kind, weight in mix if kind.ask is not None and weight]
+    tables: list[Table] = []
+    shapes: list[int] = []
+    shape_of: dict[tuple[object, ...], int] = {}
+    for kind, ask, _ in asking:
+        key = _shape_key(kind, ask)
+        if key not in shape_of:
+            shape_of[key] = len(tables)
+            request = PodRequest(name="popular", vendor=kind.vendor, model=kind.model, exclusive=kind.exclusive)
+            tables.append(compile_ask(request, ask, kinds, {}))
+        shapes.append(shape_of[key])
+    size = len(kinds)
+    mib, units = totals(kinds)
+    test_mib = np.array([t.test_mib for t in tables], dtype=np.int64).reshape(len(tables), size)
+    test_units = np.array([t.test_units for t in tables], dtype=np.int64).reshape(len(tables), size)
+    take_mib = np.array([t.take_mib for t in tables], dtype=np.int64).reshape(len(tables), size)
+    take_units = np.array([t.take_units for t in tables], dtype=np.int64).reshape(len(tables), size)
+    cut = [t.placeable for t in tables if t.placeable is not None]
+    return MixTable(
+        weight=np.array([weight for *_, weight in asking], dtype=np.int64),
+        cpu_milli=np.array([kind.cpu_milli for kind, *_ in asking], dtype=np.int64),
+        devices=np.array([ask.count for _, ask, _ in asking], dtype=np.int64),
+        shape=np.array(shapes, dtype=np.intp),
+        test_mib=test_mib,
+        test_units=test_units,
+        amount=(take_mib * 1000 // mib + take_units * 1000 // units) // 2,
+        placeable=np.stack(cut) if cut else None,
+        total=sum(weight for _, weight in mix),
+    )
+
+
+def _shape_key(kind: RequestClass, ask: Ask) -> tuple[object, ...]:
+    return (ask.memory_mib, ask.memory_percent, ask.cores_percent, ask.whole, ask.profile, ask.vendors, ask.models,
+            kind.exclusive, kind.vendor, kind.model)  # fmt: skip
