@@ -61,6 +61,7 @@ class Popularity:
         self._total = 0
         self._estimated_at = 0
         self._mix: tuple[Weighted, ...] = (Weighted(WHOLE_DEVICE, SCALE),)
+        self._everything: tuple[Weighted, ...] = ()
         self.generation = 0
 
     def add(self, kind: RequestClass) -> None:
@@ -83,11 +84,16 @@ class Popularity:
             chosen.append((kind, count))
             covered += count
         self._mix = tuple(Weighted(kind, count * SCALE // covered) for kind, count in chosen)
+        self._everything = tuple(Weighted(kind, count) for kind, count in ranked)
         self.generation += 1
 
     def mix(self) -> tuple[Weighted, ...]:
         """Return the classes that matter, most popular first."""
         return self._mix
+
+    def everything(self) -> tuple[Weighted, ...]:
+        """Return all classes counted at the last estimate, also the rare ones that ``mix`` leaves out."""
+        return self._everything
 
     def profiles(self) -> dict[str, int]:
         """Return how often each geometry profile was asked for by name."""

@@ -69,7 +69,7 @@ class Rows:
         self._totals = totals(fleet.kinds)
         present = np.isin(np.arange(len(fleet.kinds)), fleet.kind)
         present[0] = False
-        self._levels = reserves(self._mix, present)
+        self._levels = reserves(compile_mix(self.popularity.everything(), fleet.kinds), present)
         self._rows.clear()
 
     def row(self, request: PodRequest, strategy: str, ask: Ask | None = None) -> Row:
