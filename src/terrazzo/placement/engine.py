@@ -165,7 +165,7 @@ class Engine:
     def _protected(self, request: PodRequest, scores: NDArray[np.int64]) -> NDArray[np.int64] | None:
         if self._strategy(request) != "fragmentation" or request.rules.preferences:
             return None
-        may = self._rows.unreserved(request)
+        may = self._rows.unreserved(self._rows.row(request, "fragmentation"))
         return None if may is None else np.where(may[self.fleet.kind[0, : len(scores)]], scores, -1)
 
     def _barred(self, request: PodRequest, node: Node, column: int) -> NodeRejection | None:

@@ -24,6 +24,10 @@ PLENTY = 1 << 50
 """Host resources that the node does not state are not checked."""
 
 
+GRID = ("kind", "avail_mib", "avail_units", "sharers_left", "state", "share")
+HOSTS = ("cpu_milli", "memory_mib", "pods", "usable", "changed_at")
+
+
 class DeviceView(NamedTuple):
     """One device now.
 
@@ -90,18 +94,21 @@ class Fleet:
             self.put_node(node)
 
     def _allocate(self, rows: int, columns: int) -> None:
-        old_rows, old_columns = self.kind.shape if hasattr(self, "kind") else (0, 0)
-        for name in ("kind", "avail_mib", "avail_units", "sharers_left", "state", "share"):
-            fresh: NDArray[np.int64] = np.zeros((rows, columns), dtype=np.int64)
-            if old_columns:
-                fresh[:old_rows, :old_columns] = getattr(self, name)
-            setattr(self, name, fresh)
-        for name in ("cpu_milli", "memory_mib", "pods", "usable", "changed_at"):
-            line: NDArray[np.int64] = np.zeros(columns, dtype=np.int64)
-            if old_columns:
-                line[:old_columns] = getattr(self, name)
-            setattr(self, name, line)
+        """Make room; what was there stays. ``grid`` and ``hosts`` hold the named columns, which are views of them."""
+        grid: NDArray[np.int64] = np.zeros((len(GRID), rows, columns), dtype=np.int64)
+        hosts: NDArray[np.int64] = np.zeros((len(HOSTS), columns), dtype=np.int64)
+        if hasattr(self, "grid"):
+            _, old_rows, old_columns = self.grid.shape
+            grid[:, :old_rows, :old_columns] = self.grid
+            hosts[:, :old_columns] = self.hosts
+        self.grid, self.hosts = grid, hosts
+        for place, name in enumerate(GRID):
+            setattr(self, name, grid[place])
+        for place, name in enumerate(HOSTS):
+            setattr(self, name, hosts[place])
 
+    grid: NDArray[np.int64]
+    hosts: NDArray[np.int64]
     kind: NDArray[np.int64]
     avail_mib: NDArray[np.int64]
     avail_units: NDArray[np.int64]

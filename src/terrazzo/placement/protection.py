@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from terrazzo.placement.tables import NEVER, Bools, Ints, MixTable
 
@@ -51,24 +52,36 @@ def reserves(mix: MixTable, present: Bools) -> tuple[Reserve, ...]:
     )
 
 
-def allowed(can: Bools, idle: Ints, levels: Sequence[Reserve]) -> Bools | None:
-    """Return the kinds that a pod may use without touching what is reserved, or None when nothing is reserved.
+class Shield(NamedTuple):
+    """The reserves that concern one pod: those it could avoid.
+
+    Attributes:
+        can: kinds that the pod could use.
+        kinds: reserves × kinds.
+        demand: per reserve.
+    """
+
+    can: Bools
+    kinds: Bools
+    demand: NDArray[np.float64]
+
+
+def shield(can: Bools, levels: Sequence[Reserve]) -> Shield | None:
+    """Return the reserves that a pod which may use ``can`` must mind, or None when there is none."""
+    minded = [level for level in levels if not (level.kinds & ~can).any() and (can & ~level.kinds).any()]
+    if not minded:
+        return None
+    return Shield(can, np.array([level.kinds for level in minded]), np.array([level.demand for level in minded]))
+
+
+def unreserved(concern: Shield, idle: Ints) -> Bools:
+    """Return the kinds that the pod may use without touching what is reserved.
 
     Args:
-        can: kinds that the pod could use.
+        concern: from ``shield``.
         idle: free shares per kind, in thousandths.
-        levels: from ``reserves``.
     """
-    if not levels:
-        return None
-    everything = float(idle.sum())
-    kept = np.zeros(len(idle))
-    touched = False
-    for level in levels:
-        if (level.kinds & ~can).any() or not (can & ~level.kinds).any():
-            continue
-        inside = float(idle[level.kinds].sum())
-        if inside:
-            touched = True
-            kept += np.where(level.kinds, SLACK * level.demand * everything * idle / inside, 0.0)
-    return can & (idle > kept) if touched else None
+    inside = np.maximum(concern.kinds @ idle, 1)
+    kept = idle * ((SLACK * idle.sum() * concern.demand / inside) @ concern.kinds)
+    free: Bools = concern.can & (idle > kept)
+    return free

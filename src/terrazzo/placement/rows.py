@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from terrazzo.model.request import Ask, PodRequest
 from terrazzo.placement.fleet import Fleet
+from terrazzo.placement.landscape import Landscape
 from terrazzo.placement.popularity import Popularity
-from terrazzo.placement.protection import Reserve, allowed, reserves
+from terrazzo.placement.protection import Reserve, Shield, reserves, shield, unreserved
 from terrazzo.placement.strategies import STRATEGIES, Candidates
-from terrazzo.placement.tables import NEVER, Bools, Ints, MixTable, Table, compile_ask, compile_mix, totals
+from terrazzo.placement.tables import NEVER, Bools, Ints, Table, compile_ask, compile_mix, totals
 
 LIMIT = 2048
 """Rows kept; the oldest half goes when there are more, since classes that are not seen any more need none."""
@@ -34,6 +35,7 @@ class Row:
         score: per column, negative where it does not fit.
         place: per column, the row of the device to use.
         table: the ask over the kinds of device.
+        shield: what it should leave to restricted requests, None when there is nothing.
         tick: the fleet's tick at the last refresh.
         scored: nodes scored so far, over all refreshes; what tests count instead of time.
     """
@@ -41,6 +43,7 @@ class Row:
     score: Ints
     place: Ints
     table: Table
+    shield: Shield | None = None
     tick: int = -1
     scored: int = 0
 
@@ -53,19 +56,19 @@ class Rows:
         self.popularity = popularity
         self.scored = 0
         self._rows: dict[tuple[object, ...], Row] = {}
-        self._generation = -1
-        self._kinds = 0
-        self._mix: MixTable = compile_mix((), ())
+        self._made_for: tuple[object, ...] = ()
+        self._landscape = Landscape(fleet, compile_mix((), ()))
         self._levels: tuple[Reserve, ...] = ()
         self._totals: tuple[Ints, Ints] = totals(())
 
     def _prepare(self) -> None:
         """Start anew when the popular mix or the kinds of device have changed."""
         fleet = self.fleet
-        if self._generation == self.popularity.generation and self._kinds == len(fleet.kinds):
+        made_for = (self.popularity.generation, len(fleet.kinds), fleet.grid.shape)
+        if self._made_for == made_for:
             return
-        self._generation, self._kinds = self.popularity.generation, len(fleet.kinds)
-        self._mix = compile_mix(self.popularity.mix(), fleet.kinds)
+        self._made_for = made_for
+        self._landscape = Landscape(fleet, compile_mix(self.popularity.mix(), fleet.kinds))
         self._totals = totals(fleet.kinds)
         present = np.isin(np.arange(len(fleet.kinds)), fleet.kind)
         present[0] = False
@@ -86,7 +89,9 @@ class Rows:
                     del self._rows[old]
             wanted = ask or Ask(count=0)
             table = compile_ask(request, wanted, self.fleet.kinds, self.popularity.profiles())
-            row = self._rows[key] = Row(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), table)
+            concern = shield(table.test_mib < NEVER, self._levels) if ask is not None else None
+            nothing = np.zeros(0, dtype=np.int64)
+            row = self._rows[key] = Row(nothing, nothing, table, concern)
         if len(row.score) < size:
             grown = size - len(row.score)
             row.score = np.concatenate([row.score, np.full(grown, -1, dtype=np.int64)])
@@ -102,50 +107,32 @@ class Rows:
     def _refresh(self, row: Row, request: PodRequest, columns: NDArray[np.intp], strategy: str) -> None:
         fleet, table = self.fleet, row.table
         row.score[columns] = -1
-        ready = (
-            (fleet.usable[columns] > 0)
-            & (fleet.cpu_milli[columns] >= request.cpu_milli)
-            & (fleet.memory_mib[columns] >= request.memory_mib)
-            & (fleet.pods[columns] >= 1)
-        )
-        fit = self._fit(table, columns)
+        grid, hosts = fleet.grid[:, :, columns], fleet.hosts[:, columns]
+        ready = (hosts[3] > 0) & (hosts[0] >= request.cpu_milli) & (hosts[1] >= request.memory_mib) & (hosts[2] >= 1)
+        fit = _fit(table, grid)
         able = np.flatnonzero(ready & (fit.sum(axis=0) >= table.devices))
         if not len(able):
             return
         columns = columns[able]
+        self._landscape.refresh()
         nodes = Candidates(
-            kind=fleet.kind[:, columns],
-            mib=fleet.avail_mib[:, columns],
-            units=fleet.avail_units[:, columns],
-            sharers=fleet.sharers_left[:, columns],
-            state=fleet.state[:, columns],
-            share=fleet.share[:, columns],
+            columns=columns,
+            grid=grid[:, :, able],
             fit=fit[:, able],
-            cpu_milli=fleet.cpu_milli[columns],
+            cpu_milli=hosts[0, able],
             pod_cpu_milli=request.cpu_milli,
             table=table,
-            mix=self._mix,
+            landscape=self._landscape,
             total_mib=self._totals[0],
             total_units=self._totals[1],
-            columns=columns,
             device=fleet.device,
         )
         row.score[columns], row.place[columns] = STRATEGIES[strategy].score(nodes)
 
-    def _fit(self, table: Table, columns: NDArray[np.intp]) -> Bools:
-        fleet = self.fleet
-        kind = fleet.kind[:, columns]
-        fit: Bools = (fleet.avail_mib[:, columns] >= table.test_mib[kind]) & (
-            fleet.avail_units[:, columns] >= table.test_units[kind]
-        )
-        if table.placeable is not None:
-            fit &= table.placeable[kind, fleet.state[:, columns]]
-        return fit
-
     def fitting(self, request: PodRequest, column: int) -> list[int]:
         """Return the rows of the devices of one node that can take the pod's only ask."""
         row = self.row(request, "fragmentation")
-        return [int(r) for r in np.flatnonzero(self._fit(row.table, np.array([column]))[:, 0])]
+        return [int(r) for r in np.flatnonzero(_fit(row.table, self.fleet.grid[:, :, column]))]
 
     def combined(self, request: PodRequest, strategy: str) -> Ints:
         """Return a copy-free line of scores; for several asks the sum where each could fit alone, else -1."""
@@ -157,9 +144,15 @@ class Rows:
         every: Ints = np.where(np.all([line >= 0 for line in lines], axis=0), np.sum(lines, axis=0), -1)
         return every
 
-    def unreserved(self, request: PodRequest) -> Bools | None:
+    def unreserved(self, row: Row) -> Bools | None:
         """Return the kinds that a pod may use without touching what restricted requests need, or None = any."""
-        if not self._levels:
-            return None
-        table = self.row(request, "fragmentation").table
-        return allowed(table.test_mib < NEVER, self.fleet.idle, self._levels) if table.devices else None
+        return None if row.shield is None else unreserved(row.shield, self.fleet.idle)
+
+
+def _fit(table: Table, grid: Ints) -> Bools:
+    """Return which of these devices (6 × any shape) can take one device's worth of the ask."""
+    kind, mib, units, _, state, _ = grid
+    fit: Bools = (mib >= table.test_mib[kind]) & (units >= table.test_units[kind])
+    if table.placeable is not None:
+        fit &= table.placeable[kind, state]
+    return fit

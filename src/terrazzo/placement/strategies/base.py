@@ -9,48 +9,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.model.device import Device
-from terrazzo.placement.tables import Bools, Ints, MixTable, Table
+from terrazzo.placement.landscape import Landscape
+from terrazzo.placement.tables import Bools, Ints, Table
+
+KIND, MIB, UNITS, SHARERS, STATE, SHARE = range(6)
+"""Places of the columns in ``Candidates.grid``, as in ``fleet.GRID``."""
 
 
 class Candidates(NamedTuple):
-    """Nodes that can take the pod, as columns cut out of the fleet. Arrays are rows × nodes unless said otherwise.
+    """Nodes that can take the pod, as columns cut out of the fleet.
 
     Attributes:
-        kind, mib, units, sharers, state, share: as in ``Fleet``.
-        fit: whether the device can take one device's worth of the ask.
+        columns (nodes): where in the fleet they are.
+        grid (6 × rows × nodes): their devices; see ``fleet.GRID``.
+        fit (rows × nodes): whether the device can take one device's worth of the ask.
         cpu_milli (nodes): CPU left.
         pod_cpu_milli: CPU that the pod takes.
         table: the ask.
-        mix: popular classes.
-        total_mib, total_units (kinds): size of each kind.
-        columns (nodes): where in the fleet they are.
+        landscape: what popular classes can use, node by node.
+        total_mib, total_units (kinds): size of each kind of device.
         device: the device at a row and a column of the fleet.
     """
 
-    kind: Ints
-    mib: Ints
-    units: Ints
-    sharers: Ints
-    state: Ints
-    share: Ints
+    columns: NDArray[np.intp]
+    grid: Ints
     fit: Bools
     cpu_milli: Ints
     pod_cpu_milli: int
     table: Table
-    mix: MixTable
+    landscape: Landscape
     total_mib: Ints
     total_units: Ints
-    columns: NDArray[np.intp]
     device: Callable[[int, int], Device]
-
-
-class After(NamedTuple):
-    """Devices after one device's worth of the ask was put on each; same shape as what was given."""
-
-    mib: Ints
-    units: Ints
-    state: Ints
-    share: Ints
 
 
 class Strategy(Protocol):
@@ -61,47 +51,26 @@ class Strategy(Protocol):
         ...
 
 
-class Devices(NamedTuple):
-    """Some devices as they are, in any shape."""
-
-    kind: Ints
-    mib: Ints
-    units: Ints
-    sharers: Ints
-    state: Ints
-
-
-def everything(nodes: Candidates) -> Devices:
-    """Return all devices of the candidates."""
-    return Devices(nodes.kind, nodes.mib, nodes.units, nodes.sharers, nodes.state)
-
-
-def some(nodes: Candidates, row: Ints, column: Ints) -> Devices:
-    """Return the devices at these places."""
-    return Devices(*(part[row, column] for part in everything(nodes)))
-
-
-def after(nodes: Candidates, now: Devices) -> After:
-    """Return these devices after one device's worth of the ask went onto each."""
-    kind, mib, units, sharers, state = now
+def after(nodes: Candidates, now: Ints) -> Ints:
+    """Return devices (6 × any shape) after one device's worth of the ask went onto each."""
     table = nodes.table
-    shut = table.alone[kind] | (sharers <= 1)
-    left_mib = np.where(shut, 0, np.maximum(0, mib - table.take_mib[kind]))
-    left_units = np.where(shut, 0, np.maximum(0, units - table.take_units[kind]))
-    following = state if table.following is None else table.following[kind, state]
-    return After(left_mib, left_units, following, share_of(nodes, kind, left_mib, left_units))
-
-
-def share_of(nodes: Candidates, kind: Ints, mib: Ints, units: Ints) -> Ints:
-    """Return the free part of devices in thousandths, the mean of memory and compute."""
-    return (mib * 1000 // nodes.total_mib[kind] + units * 1000 // nodes.total_units[kind]) // 2
+    kind = now[KIND]
+    then = now.copy()
+    shut = table.alone[kind] | (now[SHARERS] <= 1)
+    then[MIB] = np.where(shut, 0, np.maximum(0, now[MIB] - table.take_mib[kind]))
+    then[UNITS] = np.where(shut, 0, np.maximum(0, now[UNITS] - table.take_units[kind]))
+    if table.following is not None:
+        then[STATE] = table.following[kind, now[STATE]]
+    then[SHARE] = (then[MIB] * 1000 // nodes.total_mib[kind] + then[UNITS] * 1000 // nodes.total_units[kind]) // 2
+    return then
 
 
 def chosen_rows(nodes: Candidates) -> Bools:
     """Return the devices that an ask of several takes on each node: fullest first, then by place."""
     rows = nodes.fit.shape[0]
     place = np.arange(rows, dtype=np.int64)[:, None]
-    order = np.argsort(np.where(nodes.fit, nodes.share * rows + place, np.iinfo(np.int64).max), axis=0, kind="stable")
+    key = np.where(nodes.fit, nodes.grid[SHARE] * rows + place, np.iinfo(np.int64).max)
+    order = np.argsort(key, axis=0, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, place, axis=0)
     return nodes.fit & (rank < nodes.table.devices)
