@@ -166,7 +166,7 @@ class Engine:
         if self._strategy(request) != "fragmentation" or request.rules.preferences:
             return None
         may = self._rows.unreserved(self._rows.row(request, "fragmentation"))
-        return None if may is None else np.where(may[self.fleet.kind[0, : len(scores)]], scores, -1)
+        return None if may is None else np.where(may[self.fleet.kind[: len(scores), 0]], scores, -1)
 
     def _barred(self, request: PodRequest, node: Node, column: int) -> NodeRejection | None:
         fleet = self.fleet
@@ -217,7 +217,7 @@ class Engine:
             devices = [self.fleet.device(r, column) for r in fitting]
             if any(device.links or device.numa is not None for device in devices):
                 return sorted(fitting[i] for i in topology.together(devices, ask.count))
-            share = self.fleet.share[:, column]
+            share = self.fleet.share[column]
             fitting = sorted(sorted(fitting, key=lambda r: (share[r], r))[: ask.count])
         return fitting
 
@@ -227,7 +227,7 @@ class Engine:
         assert isinstance(need, Need)  # noqa: S101 - the row said it fits
         cut = None
         if need.profile is not None and device.geometry is not None:
-            state = int(self.fleet.state[row, column])
+            state = int(self.fleet.state[column, row])
             start = cuts_of(device.geometry).best_start(need.profile, state, self.popularity.profiles())
             assert start is not None  # noqa: S101 - the row said it fits
             cut = Slice(need.profile.name, start)

@@ -1,8 +1,8 @@
 """The fleet as columns: what every device holds now, and what a new grant may still take.
 
-State is device-major: row = place of the device on its node, column = node. Columns of nodes stay where they are for
-the node's life, in order of arrival; that order is the last tie-break of every decision. Each change notes its
-column, so that whoever caches something per node refreshes only what changed.
+Every node has one entry (``at``) in the columns, for life, in order of arrival; that order is the last tie-break of
+every decision. What is known of one node's devices lies together in memory, because a decision looks at the few nodes
+that changed and not at all of them. Each change notes its node, so that whoever caches something refreshes only that.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PLENTY = 1 << 50
 
 
 GRID = ("kind", "avail_mib", "avail_units", "sharers_left", "state", "share")
+KIND, MIB, UNITS, SHARERS, STATE, SHARE = range(len(GRID))
 HOSTS = ("cpu_milli", "memory_mib", "pods", "usable", "changed_at")
 
 
@@ -63,7 +64,7 @@ class _Seat:
 class Fleet:
     """Nodes, devices and grants.
 
-    Columns (``rows × nodes`` unless said otherwise), all integers:
+    Columns (nodes × rows unless said otherwise; a row is the place of a device on its node), all integers:
         kind: index into ``kinds``; 0 is "no device".
         avail_mib, avail_units: what a new grant may take: 0 where the device is sick, held alone or full of sharers.
         sharers_left: pods that may still join.
@@ -95,15 +96,15 @@ class Fleet:
 
     def _allocate(self, rows: int, columns: int) -> None:
         """Make room; what was there stays. ``grid`` and ``hosts`` hold the named columns, which are views of them."""
-        grid: NDArray[np.int64] = np.zeros((len(GRID), rows, columns), dtype=np.int64)
+        grid: NDArray[np.int64] = np.zeros((columns, len(GRID), rows), dtype=np.int64)
         hosts: NDArray[np.int64] = np.zeros((len(HOSTS), columns), dtype=np.int64)
         if hasattr(self, "grid"):
-            _, old_rows, old_columns = self.grid.shape
-            grid[:, :old_rows, :old_columns] = self.grid
+            old_columns, _, old_rows = self.grid.shape
+            grid[:old_columns, :, :old_rows] = self.grid
             hosts[:, :old_columns] = self.hosts
         self.grid, self.hosts = grid, hosts
         for place, name in enumerate(GRID):
-            setattr(self, name, grid[place])
+            setattr(self, name, grid[:, place])
         for place, name in enumerate(HOSTS):
             setattr(self, name, hosts[place])
 
@@ -142,7 +143,7 @@ class Fleet:
             self._seats.append([])
             self._by_uuid.append({})
             self._pods_on.append({})
-        rows, columns = self.kind.shape
+        columns, rows = self.kind.shape
         if column >= columns or len(node.devices) > rows:
             self._allocate(max(rows, len(node.devices)), max(columns, 2 * column) if column >= columns else columns)
         for seat in self._seats[column]:
@@ -151,10 +152,10 @@ class Fleet:
         self._nodes[column] = node
         self._seats[column] = [_Seat(device) for device in node.devices]
         self._by_uuid[column] = {device.uuid: row for row, device in enumerate(node.devices)}
-        np.subtract.at(self.idle, self.kind[:, column], self.share[:, column])
-        self.kind[:, column] = self.share[:, column] = 0
+        np.subtract.at(self.idle, self.kind[column], self.share[column])
+        self.kind[column] = self.share[column] = 0
         for row, seat in enumerate(self._seats[column]):
-            self.kind[row, column] = self._kind_of(seat.device)
+            self.kind[column, row] = self._kind_of(seat.device)
             seat.held = self._orphans.pop((node.name, seat.device.uuid), {})
         self._refresh(column)
         self.layout += 1
@@ -196,8 +197,8 @@ class Fleet:
         self.memory_mib[column] = PLENTY if memory is None else memory - sum(a.memory_mib for a in held)
         self.pods[column] = PLENTY if slots is None else slots - len(held)
         self.usable[column] = bool(node is not None and node.ready and not node.unschedulable)
-        self.avail_mib[:, column] = self.avail_units[:, column] = 0
-        self.sharers_left[:, column] = self.state[:, column] = 0
+        self.avail_mib[column] = self.avail_units[column] = 0
+        self.sharers_left[column] = self.state[column] = 0
         for row in range(len(self._seats[column])):
             self._refresh_device(row, column)
         self._touch(column)
@@ -217,14 +218,14 @@ class Fleet:
         if alone or not left or device.health is not Health.HEALTHY:
             mib = units = left = 0
         mib, units = max(0, mib), max(0, units)
-        self.avail_mib[row, column] = mib
-        self.avail_units[row, column] = units
-        self.sharers_left[row, column] = left
+        self.avail_mib[column, row] = mib
+        self.avail_units[column, row] = units
+        self.sharers_left[column, row] = left
         share = (mib * 1000 // total + units * 1000 // device.units) // 2 if left else 0
-        self.idle[self.kind[row, column]] += share - self.share[row, column]
-        self.share[row, column] = share
+        self.idle[self.kind[column, row]] += share - self.share[column, row]
+        self.share[column, row] = share
         if device.mode is SharingMode.GEOMETRY and device.geometry is not None:
-            self.state[row, column] = self._state(seat)
+            self.state[column, row] = self._state(seat)
 
     @staticmethod
     def _state(seat: _Seat) -> int:
@@ -310,10 +311,10 @@ class Fleet:
         others = ", ".join(self._allocations[pod].title for pod in seat.held)
         if use.alone and seat.held:
             raise LedgerError(f"asks to be alone, {others} holds it", where=where)
-        if not self.sharers_left[row, column]:
+        if not self.sharers_left[column, row]:
             raise LedgerError(f"takes no further pod ({others or seat.device.health})", where=where)
         if use.slices:
-            state, cuts = int(self.state[row, column]), None
+            state, cuts = int(self.state[column, row]), None
             for cut in use.slices:
                 cuts = cuts_of(seat.device.geometry) if seat.device.geometry else None
                 if cuts is None or not cuts.legal(state, cut):
@@ -321,8 +322,8 @@ class Fleet:
                 state = cuts.take(state, cut)
             return
         for taken, left, unit in (
-            (use.memory_mib, int(self.avail_mib[row, column]), "MiB"),
-            (use.units, int(self.avail_units[row, column]), "units"),
+            (use.memory_mib, int(self.avail_mib[column, row]), "MiB"),
+            (use.units, int(self.avail_units[column, row]), "units"),
         ):
             if taken > left:
                 raise LedgerError(f"would take {taken} {unit} of {left} left; held by {others}", where=where)
@@ -375,12 +376,12 @@ class Fleet:
         seat = self._seats[column][row]
         return DeviceView(
             device=seat.device,
-            free_mib=int(self.avail_mib[row, column]),
-            free_units=int(self.avail_units[row, column]),
+            free_mib=int(self.avail_mib[column, row]),
+            free_units=int(self.avail_units[column, row]),
             holders=tuple(seat.held),
             alone=any(use.alone for use in seat.held.values()),
             slices=tuple(cut for use in seat.held.values() for cut in use.slices),
-            state=int(self.state[row, column]),
+            state=int(self.state[column, row]),
         )
 
     def uses(self, node: str, uuid: str) -> dict[str, DeviceUse]:

@@ -36,8 +36,8 @@ def reserves(mix: MixTable, present: Bools) -> tuple[Reserve, ...]:
     """Return the sets that popular requests are restricted to, among the kinds that are present."""
     if not len(mix.weight):
         return ()
-    can = (mix.test_mib < NEVER) & present
-    amount = np.where(can, mix.amount, 0).max(axis=1)
+    can = (mix.test_mib.T < NEVER) & present
+    amount = np.where(can, mix.amount.T, 0).max(axis=1)
     demand: dict[bytes, float] = {}
     sets: dict[bytes, Bools] = {}
     for weight, devices, shape in zip(mix.weight, mix.devices, mix.shape, strict=True):

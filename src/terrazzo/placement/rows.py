@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.model.request import Ask, PodRequest
-from terrazzo.placement.fleet import Fleet
+from terrazzo.placement.fleet import KIND, MIB, STATE, UNITS, Fleet
 from terrazzo.placement.landscape import Landscape
 from terrazzo.placement.popularity import Popularity
 from terrazzo.placement.protection import Reserve, Shield, reserves, shield, unreserved
@@ -107,18 +107,18 @@ class Rows:
     def _refresh(self, row: Row, request: PodRequest, columns: NDArray[np.intp], strategy: str) -> None:
         fleet, table = self.fleet, row.table
         row.score[columns] = -1
-        grid, hosts = fleet.grid[:, :, columns], fleet.hosts[:, columns]
+        grid, hosts = fleet.grid[columns], fleet.hosts[:, columns]
         ready = (hosts[3] > 0) & (hosts[0] >= request.cpu_milli) & (hosts[1] >= request.memory_mib) & (hosts[2] >= 1)
         fit = _fit(table, grid)
-        able = np.flatnonzero(ready & (fit.sum(axis=0) >= table.devices))
+        able = np.flatnonzero(ready & (fit.sum(axis=1) >= table.devices))
         if not len(able):
             return
         columns = columns[able]
         self._landscape.refresh()
         nodes = Candidates(
             columns=columns,
-            grid=grid[:, :, able],
-            fit=fit[:, able],
+            grid=grid[able],
+            fit=fit[able],
             cpu_milli=hosts[0, able],
             pod_cpu_milli=request.cpu_milli,
             table=table,
@@ -132,7 +132,7 @@ class Rows:
     def fitting(self, request: PodRequest, column: int) -> list[int]:
         """Return the rows of the devices of one node that can take the pod's only ask."""
         row = self.row(request, "fragmentation")
-        return [int(r) for r in np.flatnonzero(_fit(row.table, self.fleet.grid[:, :, column]))]
+        return [int(r) for r in np.flatnonzero(_fit(row.table, self.fleet.grid[column : column + 1])[0])]
 
     def combined(self, request: PodRequest, strategy: str) -> Ints:
         """Return a copy-free line of scores; for several asks the sum where each could fit alone, else -1."""
@@ -150,9 +150,9 @@ class Rows:
 
 
 def _fit(table: Table, grid: Ints) -> Bools:
-    """Return which of these devices (6 × any shape) can take one device's worth of the ask."""
-    kind, mib, units, _, state, _ = grid
-    fit: Bools = (mib >= table.test_mib[kind]) & (units >= table.test_units[kind])
+    """Return which devices (nodes × rows, from nodes × 6 × rows) can take one device's worth of the ask."""
+    kind = grid[:, KIND]
+    fit: Bools = (grid[:, MIB] >= table.test_mib[kind]) & (grid[:, UNITS] >= table.test_units[kind])
     if table.placeable is not None:
-        fit &= table.placeable[kind, state]
+        fit &= table.placeable[kind, grid[:, STATE]]
     return fit

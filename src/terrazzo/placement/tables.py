@@ -88,9 +88,9 @@ class MixTable(NamedTuple):
     Attributes:
         weight, cpu_milli, devices: per class; ``devices`` is the count it asks for.
         shape: per class, its shape.
-        test_mib, test_units: shapes × kinds.
-        amount: shapes × kinds, thousandths of a device that the shape takes.
-        placeable: shapes × kinds × states, or None.
+        test_mib, test_units: kinds × shapes.
+        amount: kinds × shapes, thousandths of a device that the shape takes.
+        placeable: kinds × states × shapes, or None.
         total: sum of weights.
     """
 
@@ -120,22 +120,25 @@ def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixT
         shapes.append(shape_of[key])
     size = len(kinds)
     mib, units = totals(kinds)
-    test_mib = np.array([t.test_mib for t in tables], dtype=np.int64).reshape(len(tables), size)
-    test_units = np.array([t.test_units for t in tables], dtype=np.int64).reshape(len(tables), size)
-    take_mib = np.array([t.take_mib for t in tables], dtype=np.int64).reshape(len(tables), size)
-    take_units = np.array([t.take_units for t in tables], dtype=np.int64).reshape(len(tables), size)
+    take_mib, take_units = _stack(tables, "take_mib", size), _stack(tables, "take_units", size)
     cut = [t.placeable for t in tables if t.placeable is not None]
     return MixTable(
         weight=np.array([weight for *_, weight in asking], dtype=np.int64),
         cpu_milli=np.array([kind.cpu_milli for kind, *_ in asking], dtype=np.int64),
         devices=np.array([ask.count for _, ask, _ in asking], dtype=np.int64),
         shape=np.array(shapes, dtype=np.intp),
-        test_mib=test_mib,
-        test_units=test_units,
-        amount=(take_mib * 1000 // mib + take_units * 1000 // units) // 2,
-        placeable=np.stack(cut) if cut else None,
+        test_mib=_stack(tables, "test_mib", size),
+        test_units=_stack(tables, "test_units", size),
+        amount=(take_mib * 1000 // mib[:, None] + take_units * 1000 // units[:, None]) // 2,
+        placeable=np.stack(cut, axis=-1) if cut else None,
         total=sum(weight for _, weight in mix),
     )
+
+
+def _stack(tables: Sequence[Table], field: str, kinds: int) -> Ints:
+    """Return one field of all tables as kinds × shapes."""
+    stacked: Ints = np.array([getattr(table, field) for table in tables], dtype=np.int64).reshape(len(tables), kinds)
+    return np.ascontiguousarray(stacked.T)
 
 
 def _shape_key(kind: RequestClass, ask: Ask) -> tuple[object, ...]:

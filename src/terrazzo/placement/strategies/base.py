@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.model.device import Device
+from terrazzo.placement.fleet import KIND, MIB, SHARE, SHARERS, STATE, UNITS
 from terrazzo.placement.landscape import Landscape
 from terrazzo.placement.tables import Bools, Ints, Table
-
-KIND, MIB, UNITS, SHARERS, STATE, SHARE = range(6)
-"""Places of the columns in ``Candidates.grid``, as in ``fleet.GRID``."""
 
 
 class Candidates(NamedTuple):
@@ -21,8 +19,8 @@ class Candidates(NamedTuple):
 
     Attributes:
         columns (nodes): where in the fleet they are.
-        grid (6 × rows × nodes): their devices; see ``fleet.GRID``.
-        fit (rows × nodes): whether the device can take one device's worth of the ask.
+        grid (nodes × 6 × rows): their devices; see ``fleet.GRID``.
+        fit (nodes × rows): whether the device can take one device's worth of the ask.
         cpu_milli (nodes): CPU left.
         pod_cpu_milli: CPU that the pod takes.
         table: the ask.
@@ -51,26 +49,25 @@ class Strategy(Protocol):
         ...
 
 
-def after(nodes: Candidates, now: Ints) -> Ints:
-    """Return devices (6 × any shape) after one device's worth of the ask went onto each."""
+def after(nodes: Candidates, grid: Ints) -> Ints:
+    """Return devices (nodes × 6 × rows) after one device's worth of the ask went onto each."""
     table = nodes.table
-    kind = now[KIND]
-    then = now.copy()
-    shut = table.alone[kind] | (now[SHARERS] <= 1)
-    then[MIB] = np.where(shut, 0, np.maximum(0, now[MIB] - table.take_mib[kind]))
-    then[UNITS] = np.where(shut, 0, np.maximum(0, now[UNITS] - table.take_units[kind]))
+    kind = grid[:, KIND]
+    then = grid.copy()
+    shut = table.alone[kind] | (grid[:, SHARERS] <= 1)
+    then[:, MIB] = mib = np.where(shut, 0, np.maximum(0, grid[:, MIB] - table.take_mib[kind]))
+    then[:, UNITS] = units = np.where(shut, 0, np.maximum(0, grid[:, UNITS] - table.take_units[kind]))
     if table.following is not None:
-        then[STATE] = table.following[kind, now[STATE]]
-    then[SHARE] = (then[MIB] * 1000 // nodes.total_mib[kind] + then[UNITS] * 1000 // nodes.total_units[kind]) // 2
+        then[:, STATE] = table.following[kind, grid[:, STATE]]
+    then[:, SHARE] = (mib * 1000 // nodes.total_mib[kind] + units * 1000 // nodes.total_units[kind]) // 2
     return then
 
 
 def chosen_rows(nodes: Candidates) -> Bools:
     """Return the devices that an ask of several takes on each node: fullest first, then by place."""
-    rows = nodes.fit.shape[0]
-    place = np.arange(rows, dtype=np.int64)[:, None]
-    key = np.where(nodes.fit, nodes.grid[SHARE] * rows + place, np.iinfo(np.int64).max)
-    order = np.argsort(key, axis=0, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, place, axis=0)
+    rows = nodes.fit.shape[1]
+    place = np.arange(rows, dtype=np.int64)
+    key = np.where(nodes.fit, nodes.grid[:, SHARE] * rows + place, np.iinfo(np.int64).max)
+    rank = np.empty_like(key)
+    np.put_along_axis(rank, np.argsort(key, axis=1, kind="stable"), place[None, :], axis=1)
     return nodes.fit & (rank < nodes.table.devices)

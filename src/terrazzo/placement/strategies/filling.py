@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from terrazzo.placement.strategies.base import KIND, SHARE, Candidates, after, chosen_rows
+from terrazzo.placement.fleet import KIND, SHARE
+from terrazzo.placement.strategies.base import Candidates, after, chosen_rows
 from terrazzo.placement.tables import Ints
 
 STEPS = 50
@@ -18,17 +19,17 @@ class Pack:
 
     def score(self, nodes: Candidates) -> tuple[Ints, Ints]:
         """Return scores and rows; see ``Strategy``."""
-        then = after(nodes, nodes.grid)[SHARE]
+        then = after(nodes, nodes.grid)[:, SHARE]
         if nodes.table.devices == 1:
-            row = np.where(nodes.fit, self.sign * then, np.iinfo(np.int64).min).argmax(axis=0)
+            row = np.where(nodes.fit, self.sign * then, np.iinfo(np.int64).min).argmax(axis=1)
             taken = np.zeros_like(nodes.fit)
-            taken[row, np.arange(len(row))] = True
+            taken[np.arange(len(row)), row] = True
         else:
             taken = chosen_rows(nodes)
-            row = taken.argmax(axis=0)
-        left = np.where(taken, then, nodes.grid[SHARE]).sum(axis=0)
-        devices = np.maximum(1, (nodes.grid[KIND] > 0).sum(axis=0))
-        device = np.where(taken, then, 0).sum(axis=0) // max(1, nodes.table.devices)
+            row = taken.argmax(axis=1)
+        left = np.where(taken, then, nodes.grid[:, SHARE]).sum(axis=1)
+        devices = np.maximum(1, (nodes.grid[:, KIND] > 0).sum(axis=1))
+        device = np.where(taken, then, 0).sum(axis=1) // max(1, nodes.table.devices)
         scaled = left * STEPS // (devices * 1000)
         return self.sign * (scaled * STEPS + device * STEPS // 1000) + 2 * STEPS * STEPS, row.astype(np.int64)
 

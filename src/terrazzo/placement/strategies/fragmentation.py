@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from terrazzo.placement.fleet import KIND, SHARE
 from terrazzo.placement.landscape import Floats
-from terrazzo.placement.strategies.base import KIND, MIB, SHARE, STATE, UNITS, Candidates, after, chosen_rows
+from terrazzo.placement.strategies.base import Candidates, after, chosen_rows
 from terrazzo.placement.tables import Bools, Ints
 
 BUCKET = 40
@@ -29,30 +30,30 @@ class Fragmentation:
     def score(self, nodes: Candidates) -> tuple[Ints, Ints]:
         """Return scores and rows; see ``Strategy``."""
         land = nodes.landscape
-        caps = land.caps(nodes.cpu_milli - nodes.pod_cpu_milli, nodes.grid[KIND, 0])
+        caps = land.caps(nodes.cpu_milli - nodes.pod_cpu_milli, nodes.grid[:, KIND, 0])
         before = land.worth[nodes.columns]
         if nodes.table.devices == 1:
             return self._one(nodes, caps, before)
         chosen = chosen_rows(nodes)
-        then = np.where(chosen, after(nodes, nodes.grid), nodes.grid)
-        parts = land.parts_of(then[KIND], then[MIB], then[UNITS], then[STATE], then[SHARE])
+        then = np.where(chosen[:, None, :], after(nodes, nodes.grid), nodes.grid)
+        parts = land.parts_of(then)
         worth = land.weigh((parts > 0).sum(axis=1), parts.sum(axis=1), caps)
-        taken = (nodes.grid[SHARE] - then[SHARE]).sum(axis=0)
-        return OFFSET + self._steps(nodes, taken, before, worth), chosen.argmax(axis=0).astype(np.int64)
+        taken = (nodes.grid[:, SHARE] - then[:, SHARE]).sum(axis=1)
+        return OFFSET + self._steps(nodes, taken, before, worth), chosen.argmax(axis=1).astype(np.int64)
 
     def _one(self, nodes: Candidates, caps: Floats, before: Floats) -> tuple[Ints, Ints]:
         """Try each device of each node that fits."""
         land = nodes.landscape
-        node, row = np.nonzero(_distinct(nodes).T)
-        column = nodes.columns[node]
-        now = nodes.grid[:, row, node]
+        node, row = np.nonzero(_distinct(nodes))
+        at = nodes.columns[node]
+        now = nodes.grid[node, :, row][:, :, None]
         then = after(nodes, now)
-        was = land.parts[:, row, column]
-        parts = land.parts_of(then[KIND], then[MIB], then[UNITS], then[STATE], then[SHARE])
-        count = land.count[:, column] - (was > 0) + (parts > 0)
-        worth = land.weigh(count, land.usable[:, column] - was + parts, caps.take(node, axis=1))
-        score = self._steps(nodes, now[SHARE] - then[SHARE], before[node], worth)
-        return _best(score, node, row, len(nodes.fit))
+        was = land.parts[at, row]
+        parts = land.parts_of(then)[:, 0]
+        count = land.count[at] - (was > 0) + (parts > 0)
+        worth = land.weigh(count, land.usable[at] - was + parts, caps[node])
+        score = self._steps(nodes, (now - then)[:, SHARE, 0], before[node], worth)
+        return _best(score, node, row, nodes.fit.shape[1])
 
     @staticmethod
     def _steps(nodes: Candidates, taken: Ints, before: Floats, worth: Floats) -> Ints:
@@ -62,9 +63,9 @@ class Fragmentation:
 
 def _distinct(nodes: Candidates) -> Bools:
     """Return the fitting devices; of several wholly free ones of a node only the first, since they are alike."""
-    free = nodes.fit & (nodes.grid[SHARE] >= 1000)
-    kind = nodes.grid[KIND]
-    repeated = free & (free.cumsum(axis=0) > 1) & (kind == kind[0])
+    free = nodes.fit & (nodes.grid[:, SHARE] >= 1000)
+    kind = nodes.grid[:, KIND]
+    repeated = free & (free.cumsum(axis=1) > 1) & (kind == kind[:, :1])
     distinct: Bools = nodes.fit & ~repeated
     return distinct
 

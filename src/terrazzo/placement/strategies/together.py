@@ -30,9 +30,8 @@ class Topology:
         if devices < 2:
             return score, row
         pairs = devices * (devices - 1) // 2
-        for column in range(nodes.fit.shape[1]):
-            rows = np.flatnonzero(nodes.fit[:, column])
-            free = [nodes.device(int(r), int(nodes.columns[column])) for r in rows]
+        for node, fit in enumerate(nodes.fit):
+            free = [nodes.device(int(row), int(nodes.columns[node])) for row in np.flatnonzero(fit)]
             chosen = topology.together(free, devices)
-            score[column] += RANGE * (topology.quality([free[i] for i in chosen]) * 4 // (10 * pairs))
+            score[node] += RANGE * (topology.quality([free[i] for i in chosen]) * 4 // (10 * pairs))
         return score, row
