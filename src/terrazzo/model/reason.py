@@ -31,7 +31,7 @@ class Reason(StrEnum):
     TOO_SMALL = "device too small"
     MEMORY_UNKNOWN = "memory unknown"
     HELD_ALONE = "held by one pod alone"
-    IN_USE = "in use, whole device asked"
+    IN_USE = "in use, asked alone"
     SHARERS = "sharer limit"
     MEMORY = "memory"
     CORES = "cores"

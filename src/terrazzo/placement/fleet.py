@@ -165,8 +165,6 @@ class Fleet:
         column = self._index.get(name)
         if column is None or self._nodes[column] is None:
             return
-        gone = self._nodes[column]
-        assert gone is not None  # noqa: S101 - narrowed above
         self.put_node(Node(name=name, cpu_milli=0, memory_mib=0, max_pods=0, ready=False))
         self._nodes[column] = None
         self.usable[column] = 0
