@@ -138,7 +138,14 @@ class _PhraseRow(Phrase, frozen=True, kw_only=True, forbid_unknown_fields=True):
         chips = row.pop("chips") or {"": self.models}
         texts = {key: value for key, value in row.items() if isinstance(value, str)}
         return [
-            Phrase(**{**row, **{k: v.replace("{chip}", chip) for k, v in texts.items()}, "vendor": vendor, "models": models})
+            Phrase(
+                **{
+                    **row,
+                    **{k: v.replace("{chip}", chip) for k, v in texts.items()},
+                    "vendor": vendor,
+                    "models": models,
+                }
+            )
             for chip, models in chips.items()
         ]
 
