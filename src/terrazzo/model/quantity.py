@@ -32,15 +32,18 @@ _SUFFIX = {
     "Pi": Fraction(1 << 50),
     "Ei": Fraction(1 << 60),
 }
+_LONGEST = 64
+"""Characters; nobody means a longer number, and Python refuses to convert very long ones."""
 _NUMBER = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,3}))?([A-Za-z]*)$")
 _LOOKALIKE = {"B": "", **{f"{letter}{tail}": f"{letter.capitalize()}i" for letter in "KMGT" for tail in ("B", "IB")}}
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Fraction:
-    match = _NUMBER.match(text.strip())
+    match = _NUMBER.match(text.strip()) if len(text) <= _LONGEST else None
     if match is None:
-        raise InputError(f"{text!r} is not a quantity", remedy="write a number with an optional suffix, such as 8Gi")
+        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        raise InputError(f"{shown!r} is not a quantity", remedy="write a number with an optional suffix, such as 8Gi")
     number, exponent, suffix = match.groups()
     if suffix not in _SUFFIX or (exponent and suffix):
         meant = _LOOKALIKE.get(suffix.upper())
@@ -61,6 +64,8 @@ def parse_quantity(value: str | float) -> Fraction:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"{value!r} is not a quantity", remedy="write a number with an optional suffix, such as 8Gi")
+    if isinstance(value, int) and value.bit_length() > 4 * _LONGEST:
+        raise InputError("a number of so many digits is not a quantity", remedy="write a number such as 8Gi")
     return _parse(str(value))
 
 
