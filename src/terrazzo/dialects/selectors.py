@@ -112,12 +112,13 @@ def _list(key: str, ours: Mapping[str, str], theirs: Pattern, place: Notes) -> P
 
 
 def _warn_of_strangers(annotations: Mapping[str, str], place: Notes) -> None:
-    known = [names.OURS + key for key in _OUR_KEYS]
     for key in annotations:
-        if key.startswith(names.OURS) and key not in {*known, ALLOCATION, INVENTORY}:
-            close = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
-            if close:
-                place.at(f"[{key}]").warn("is not an annotation that Terrazzo reads", f"write {close[0]}")
+        ours, _, tail = key.partition(names.OURS)
+        if ours or not tail or tail in _OUR_KEYS or key in {ALLOCATION, INVENTORY}:
+            continue
+        close = difflib.get_close_matches(tail, _OUR_KEYS, n=1, cutoff=0.7)
+        if close:
+            place.at(f"[{key}]").warn("is not an annotation that Terrazzo reads", f"write {names.OURS}{close[0]}")
 
 
 def _translated(annotations: Mapping[str, str], place: Notes) -> dict[str, str]:
