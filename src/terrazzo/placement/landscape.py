@@ -15,7 +15,7 @@ from terrazzo.placement.tables import Bools, Ints, MixTable
 Floats = NDArray[np.float64]
 Parts = NDArray[np.float32]
 
-MARGIN = 1.5
+MARGIN = 2.0
 """What a node's CPU can feed of a class is counted with this margin: a mix needs less CPU than its hungriest."""
 
 
