@@ -18,7 +18,7 @@ from terrazzo.model.device import Device, Health, SharingMode
 from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
 from terrazzo.placement.demand import usable_mib
-from terrazzo.placement.geometry import cuts_of
+from terrazzo.placement.geometry import STATES, cuts_of
 
 PLENTY = 1 << 50
 """Host resources that the node does not state are not checked."""
@@ -227,14 +227,23 @@ class Fleet:
 
     @staticmethod
     def _state(seat: _Seat) -> int:
+        """Return the geometry state. Adopted slices whose place nobody wrote down are put where they harm least."""
         state = 0
-        if seat.device.geometry is not None:
-            cuts = cuts_of(seat.device.geometry)
-            for use in seat.held.values():
-                for cut in use.slices:
-                    if cuts.profile(cut.profile) is not None:
-                        state = cuts.take(state, cut)
-        return state
+        geometry = seat.device.geometry
+        if geometry is None:
+            return state
+        cuts = cuts_of(geometry)
+        placed = [cut for use in seat.held.values() for cut in use.slices]
+        for cut in sorted(placed, key=lambda each: -each.start):
+            profile = cuts.profile(cut.profile)
+            if profile is None:
+                continue
+            if cuts.positional and cut.start < 0:
+                start = cuts.best_start(profile, state, {})
+                state = state if start is None else cuts.take(state, Slice(profile.name, start))
+            else:
+                state = cuts.take(state, Slice(profile.name, cut.start))
+        return min(state, STATES - 1)
 
     # -- grants --------------------------------------------------------------------------------------------------
 
