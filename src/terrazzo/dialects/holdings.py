@@ -120,12 +120,11 @@ def allocation(
     beside the sidecars started before it, then app containers and sidecars together.
     """
     kinds = {container.name: container for container in request.containers}
-    uses = tuple(
-        _use(
-            request, uuid, {name: grant for name, held in grants.items() for grant in held if grant.uuid == uuid}, kinds
-        )
-        for uuid in dict.fromkeys(grant.uuid for held in grants.values() for grant in held)
-    )
+    by_device: dict[str, dict[str, DeviceGrant]] = {}
+    for name, held in grants.items():
+        for grant in held:
+            by_device.setdefault(grant.uuid, {})[name] = grant
+    uses = (_use(request, uuid, devices.get(uuid), held, kinds) for uuid, held in by_device.items())
     return Allocation(
         pod=request.key, namespace=request.namespace, name=request.name, node=node,
         containers=tuple(ContainerGrant(name, held) for name, held in grants.items()),

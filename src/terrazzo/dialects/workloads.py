@@ -1,0 +1,156 @@
+"""From objects as people write them to the pods they would make.
+
+Kinds of Kubernetes are expanded by their own rules. In kinds nobody here knows (Ray, Kubeflow, Volcano, …) every pod
+template is found wherever it lies, with the number of replicas written beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from terrazzo.model.errors import InputError
+from terrazzo.wire.kubernetes import Pod
+
+Object = dict[str, Any]
+
+MOST = 100_000
+"""Pods that one object may make; more is a slip of the pen."""
+_DEEP = 64
+_COUNTS = ("replicas", "parallelism", "completions", "numReplicas", "minAvailable", "desiredReplicas")
+
+
+class Made(NamedTuple):
+    """A pod that an object makes.
+
+    Attributes:
+        pod: the pod.
+        per_node: one on every eligible node (DaemonSet): the pod stands for all of them.
+    """
+
+    pod: Pod
+    per_node: bool = False
+
+
+def pods_of(thing: Object, where: str) -> list[Made]:
+    """Return the pods that ``thing`` makes; none for objects that make none.
+
+    Args:
+        thing: a decoded object.
+        where: where it was read, for messages.
+
+    Raises:
+        InputError: the object is a workload but damaged.
+    """
+    kind = thing.get("kind")
+    meta = thing.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = str(meta.get("name") or meta.get("generateName") or "unnamed")
+    namespace = str(meta.get("namespace") or "default")
+    title = f"{where}: {kind or 'object'} {namespace}/{name}"
+    spec = thing.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    match kind:
+        case "Pod":
+            return [Made(_pod(thing, title))]
+        case "PodTemplate":
+            return [Made(_from_template(thing.get("template"), name, namespace, title, f"PodTemplate/{name}"))]
+        case "CronJob":
+            job = spec.get("jobTemplate")
+            job = job if isinstance(job, dict) else {}
+            return pods_of({"kind": "Job", "metadata": meta, "spec": job.get("spec")}, where)
+        case "DaemonSet":
+            pod = _from_template(spec.get("template"), name, namespace, title, f"DaemonSet/{name}")
+            return [Made(pod, per_node=True)]
+        case "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController" | "Job":
+            count = (
+                _job_count(spec, title) if kind == "Job" else _count(spec.get("replicas"), f"{title}: spec.replicas")
+            )
+            return _copies(spec.get("template"), name, namespace, count, title, f"{kind}/{name}")
+    return list(_found(thing, name, namespace, title, f"{kind}/{name}"))
+
+
+def _count(value: Any, where: str) -> int:
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise InputError(f"{value!r} is not a number of pods", where=where, remedy=f"write a whole number up to {MOST}")
+    return value
+
+
+def _job_count(spec: Object, where: str) -> int:
+    parallel = _count(spec.get("parallelism"), f"{where}: spec.parallelism")
+    completions = spec.get("completions")
+    return parallel if completions is None else min(parallel, _count(completions, f"{where}: spec.completions"))
+
+
+def _copies(template: Any, name: str, namespace: str, count: int, where: str, owner: str) -> list[Made]:
+    if count == 0:
+        return []
+    made = _from_template(template, name, namespace, where, owner)
+    return [Made(msgspec.structs.replace(made, metadata=_renamed(made, f"{name}-{i}"))) for i in range(count)]
+
+
+def _renamed(pod: Pod, name: str) -> Any:
+    return msgspec.structs.replace(pod.metadata, name=name)
+
+
+def _from_template(template: Any, name: str, namespace: str, where: str, owner: str) -> Pod:
+    if not isinstance(template, dict):
+        raise InputError("has no pod template", where=where, remedy="write spec.template")
+    kind, _, owner_name = owner.partition("/")
+    meta = template.get("metadata")
+    meta = dict(meta) if isinstance(meta, dict) else {}
+    meta.update(name=name, namespace=namespace)
+    meta["ownerReferences"] = [{"kind": kind, "name": owner_name, "controller": True}]
+    return _pod({"metadata": meta, "spec": template.get("spec")}, where)
+
+
+def _pod(thing: Object, where: str) -> Pod:
+    if not isinstance(thing.get("spec"), dict) or not thing["spec"].get("containers"):
+        raise InputError("has no containers", where=where, remedy="write spec.containers")
+    shape = {key: value for key, value in thing.items() if key in {"metadata", "spec", "status"} and value is not None}
+    try:
+        return msgspec.convert(shape, Pod)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InputError(str(error).replace("$.", "").replace(" - at", " at"), where=where) from None
+
+
+def _found(thing: Object, name: str, namespace: str, where: str, owner: str) -> Iterator[Made]:
+    """Yield the pods of every template inside an object of a kind nobody here knows."""
+    for path, template, count in _templates(thing.get("spec"), (), 1, where):
+        words = "-".join(word.casefold() for word in path if word not in {"template", "podTemplate", "spec"})
+        full = f"{name}-{words}" if words else name
+        pod = _from_template(template, full, namespace, where, owner)
+        for i in range(count):
+            label = f"{full}-{i}" if count > 1 else full
+            yield Made(msgspec.structs.replace(pod, metadata=_renamed(pod, label)))
+
+
+def _templates(
+    part: Any, path: tuple[str, ...], count: int, where: str
+) -> Iterator[tuple[tuple[str, ...], Object, int]]:
+    if len(path) > _DEEP:
+        raise InputError("is nested too deeply", where=where)
+    if isinstance(part, list):
+        for index, each in enumerate(part):
+            named = each.get("name") or each.get("groupName") if isinstance(each, dict) else None
+            yield from _templates(each, (*path, str(named or index)), count, where)
+    if not isinstance(part, dict):
+        return
+    stated = next((part[key] for key in _COUNTS if part.get(key) is not None), None)
+    here = count if stated is None else count * _count(stated, f"{where}: {'.'.join(path)}.replicas")
+    for key in sorted(part):
+        value = part[key]
+        if isinstance(value, dict) and _is_template(value):
+            yield (*path, key), value, here
+        elif isinstance(value, dict | list):
+            yield from _templates(value, (*path, key), here, where)
+
+
+def _is_template(part: Object) -> bool:
+    spec = part.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return isinstance(containers, list) and bool(containers) and all(isinstance(c, dict) for c in containers)
