@@ -1,0 +1,105 @@
+"""Rejections and grants in words: the only place where reasons become text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from terrazzo.model.device import Device
+from terrazzo.model.quantity import format_mib
+from terrazzo.model.reason import DeviceRejection, NodeRejection, Reason
+from terrazzo.model.request import PodRequest
+
+_SHORT = {
+    Reason.NOT_READY: "not ready",
+    Reason.TAINT: "tainted",
+    Reason.SELECTOR: "excluded by node selector or affinity",
+    Reason.CPU: "short of CPU",
+    Reason.HOST_MEMORY: "short of host memory",
+    Reason.PODS: "full of pods",
+    Reason.OTHER_RESOURCE: "short of another resource",
+    Reason.NO_DEVICE: "without accelerator",
+    Reason.INVENTORY_UNKNOWN: "with unknown devices",
+    Reason.VENDOR: "of another vendor",
+    Reason.MODEL: "of another model",
+    Reason.DEVICE: "without the device asked for",
+    Reason.HEALTH: "with no healthy device left",
+    Reason.MODE: "that cannot share that way",
+    Reason.PROFILE: "without that slice",
+    Reason.TOO_SMALL: "with too small devices",
+    Reason.MEMORY_UNKNOWN: "with unknown memory",
+    Reason.HELD_ALONE: "whose devices are held whole",
+    Reason.IN_USE: "whose devices are in use",
+    Reason.SHARERS: "at the sharer limit",
+    Reason.MEMORY: "short of device memory",
+    Reason.CORES: "short of compute",
+    Reason.PLACEMENT: "with no place for the slice",
+    Reason.COUNT: "with too few devices",
+    Reason.NUMA: "without enough on one NUMA node",
+    Reason.CORDONED: "cordoned",
+    Reason.VENDOR_UNDECIDED: "waiting for a vendor decision",
+}
+
+
+def grouped(rejections: Iterable[NodeRejection]) -> list[tuple[Reason, int]]:
+    """Return reasons with the number of nodes, commonest first."""
+    counts: dict[Reason, int] = {}
+    for each in rejections:
+        counts[each.reason] = counts.get(each.reason, 0) + 1
+    order = list(Reason)
+    return sorted(counts.items(), key=lambda item: (-item[1], order.index(item[0])))
+
+
+def why_line(rejections: Sequence[NodeRejection], nodes: int) -> str:
+    """Return one line: ``0/20 nodes: 11 of another model, 5 short of device memory``."""
+    parts = ", ".join(f"{count} {_SHORT[reason]}" for reason, count in grouped(rejections))
+    return f"0/{nodes} nodes: {parts}" if parts else f"0/{nodes} nodes"
+
+
+def asks(request: PodRequest) -> str:
+    """Return what a pod asks for: ``2×(40Gi, 50%) nvidia``; containers joined by ``+``."""
+    parts = []
+    for container in request.containers:
+        for ask in container.asks:
+            narrowed = " ".join([*ask.vendors, *ask.models, *request.model.include])
+            parts.append(f"{ask.describe()} {narrowed}".strip())
+    return " + ".join(parts) or "no device"
+
+
+def device_line(no: DeviceRejection) -> str:
+    """Return why one device does not do, with numbers and holders."""
+    text = f"{no.reason}"
+    if no.reason in {Reason.MEMORY, Reason.TOO_SMALL, Reason.IN_USE} and no.needed >= 0:
+        short = no.needed - no.available
+        text += f": needs {format_mib(no.needed)}, {format_mib(max(0, no.available))} free"
+        text += f", short {format_mib(short)}" if short > 0 else ""
+    elif no.needed >= 0:
+        text += f": needs {no.needed}, {max(0, no.available)} left"
+    if no.detail:
+        text += f" ({no.detail})"
+    if no.holders:
+        shown = ", ".join(no.holders[:4]) + (f" and {len(no.holders) - 4} more" if len(no.holders) > 4 else "")
+        text += f"; held by {shown}"
+    return text
+
+
+def node_line(no: NodeRejection) -> str:
+    """Return why one node does not do."""
+    text = str(no.reason)
+    match no.reason:
+        case Reason.CPU:
+            text += f": needs {no.needed}m, {no.available}m left"
+        case Reason.HOST_MEMORY:
+            text += f": needs {format_mib(no.needed)}, {format_mib(max(0, no.available))} left"
+        case Reason.MEMORY | Reason.TOO_SMALL if no.needed > 0:
+            text += f": needs {format_mib(no.needed)}, {format_mib(max(0, no.available))} at best"
+        case _ if no.needed > 0:
+            text += f": needs {no.needed}, {max(0, no.available)} do"
+    return f"{text} ({no.detail})" if no.detail else text
+
+
+def units(amount: int, device: Device) -> str:
+    """Return compute as percent, with the device's own units where they are no percent: ``31% (5/16)``."""
+    if not amount:
+        return "idle only"
+    percent = f"{amount * 100 / device.units:.0f}%"
+    return percent if device.units == 100 else f"{percent} ({amount}/{device.units})"
