@@ -21,6 +21,7 @@ from terrazzo.model.request import NodeRules, PodRequest, Toleration
 from terrazzo.placement import noderules
 from terrazzo.placement.engine import Engine
 from terrazzo.placement.fleet import Fleet
+from terrazzo.wire import convert as decode
 from terrazzo.wire import kubernetes as k8s
 
 _T = TypeVar("_T")
@@ -114,11 +115,8 @@ def convert(item: Item, kind: type[_T]) -> _T:
     Raises:
         InputError: a field has the wrong type; the message has the object and the field's path.
     """
-    try:
-        return msgspec.convert(item.body, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
-        name = (item.body.get("metadata") or {}).get("name", "unnamed")
-        raise InputError(str(error).replace("$.", ""), where=f"{item.where}: {item.kind} {name}") from None
+    name = (item.body.get("metadata") or {}).get("name", "unnamed")
+    return decode.convert(item.body, kind, f"{item.where}: {item.kind} {name}")
 
 
 def _policy_among(maps: Iterable[k8s.ConfigMap]) -> Policy | None:
@@ -131,7 +129,7 @@ def _policy_among(maps: Iterable[k8s.ConfigMap]) -> Policy | None:
 def _policy_text(text: str, where: str) -> Policy:
     if not text.strip():
         raise InputError(f"has no {POLICY_KEY}", where=where)
-    return policyfile.read(parse(where, text.encode())[0][1], where=where)
+    return policyfile.read(parse(where, text.encode())[0].value, where=where)
 
 
 def read_policy(path: str) -> Policy:
@@ -140,7 +138,11 @@ def read_policy(path: str) -> Policy:
     Raises:
         InputError: it cannot be read, or has a field, vendor or strategy that does not exist.
     """
-    where, body = next(iter(documents(path)))
+    found = documents(path)
+    if len(found) != 1:
+        what = f"holds {len(found)} documents" if found else "holds no policy"
+        raise InputError(what, where=path, remedy="give one policy")
+    where, body, _ = found[0]
     if isinstance(body, dict) and body.get("kind") == "ConfigMap":
         data = body.get("data")
         text = data.get(POLICY_KEY) if isinstance(data, dict) else None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FORMATS = ("table", "wide", "json", "yaml")
 WIDTH = 110
 """Widest table that is not cut when the output is no terminal."""
 
 
-def format_option(formats: Sequence[str] = FORMATS) -> Any:
+def format_option(formats: Sequence[str] = FORMATS) -> Callable[[_Command], _Command]:
     """Return the ``-o`` option."""
     return click.option(
         "-o", "--output", "form", type=click.Choice(list(formats)), default="table", show_default=True,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from terrazzo.model.errors import InputError
+from terrazzo.wire.convert import convert
 from terrazzo.wire.kubernetes import Pod
 
 Object = dict[str, Any]
@@ -112,10 +113,7 @@ def _pod(thing: Object, where: str) -> Pod:
     if not isinstance(thing.get("spec"), dict) or not thing["spec"].get("containers"):
         raise InputError("has no containers", where=where, remedy="write spec.containers")
     shape = {key: value for key, value in thing.items() if key in {"metadata", "spec", "status"} and value is not None}
-    try:
-        return msgspec.convert(shape, Pod)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise InputError(str(error).replace("$.", "").replace(" - at", " at"), where=where) from None
+    return convert(shape, Pod, where)
 
 
 def _found(thing: Object, name: str, namespace: str, where: str, owner: str) -> Iterator[Made]:
