@@ -2,3 +2,7 @@
 
 Promise: the same seed gives the same bytes. What is modelled and what is measured is said in every report.
 """
+
+from terrazzo.simulator.protocol import openb_runs
+
+__all__ = ["openb_runs"]
