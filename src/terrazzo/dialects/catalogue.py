@@ -63,12 +63,15 @@ def _table(vendor: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
+def _defaults(vendor: str) -> dict[str, Any]:
+    return dict(_table(vendor)["vendor"]) if vendor in VENDORS else {}
+
+
 @cache
 def _chips(vendor: str) -> tuple[Chip, ...]:
-    table = _table(vendor)
     defaults = {"family": "", "aliases": (), "reserved_mib": 0, "geometry": "", "vendor": vendor}
-    shared = {key: value for key, value in table["vendor"].items() if key not in {"name", "note"}}
-    return tuple(convert({**defaults, **shared, **row}, Chip) for row in table.get("chip", ()))
+    shared = {key: value for key, value in _defaults(vendor).items() if key not in {"name", "note"}}
+    return tuple(convert({**defaults, **shared, **row}, Chip) for row in _table(vendor).get("chip", ()))
 
 
 def chips(vendor: str = "") -> Iterator[Chip]:
@@ -119,6 +122,12 @@ def chip(vendor: str, name: str) -> Chip | None:
     return found
 
 
+def usual_mode(vendor: str) -> SharingMode:
+    """Return how a vendor's chips are shared when nobody says which chip it is: ``whole`` where tables are per chip."""
+    mode = _defaults(vendor).get("mode", SharingMode.WHOLE.value)
+    return SharingMode.CONTINUOUS if mode == SharingMode.CONTINUOUS.value else SharingMode.WHOLE
+
+
 def device(
     vendor: str,
     model: str,
@@ -144,34 +153,21 @@ def device(
         **more: any other field of ``Device``.
     """
     row = chip(vendor, model)
-    if row is None:
-        fallback = next(iter(chips(vendor)), None)
-        known = fallback if mode is not None and mode is not SharingMode.WHOLE else None
-        fields: dict[str, Any] = {
-            "units": fallback.units if known and fallback else 100,
-            "sharers": fallback.sharers if known and fallback else 1,
-            "memory_step_mib": fallback.memory_step_mib if known and fallback else 1,
-            "mode": SharingMode.WHOLE,
-        }
-        memory: int | Unknown = Unknown(
-            f"no row for {vendor} {model!r} in the catalogue" if model else "model not told"
-        )
-        name = model
-    else:
+    fields: dict[str, Any] = {"units": 100, "sharers": 1, "mode": SharingMode.WHOLE}
+    memory: int | Unknown = Unknown(f"the catalogue has no {vendor} {model!r}" if model else "nobody tells the model")
+    if row is not None:
         fields = {
             "units": row.units,
             "sharers": row.sharers,
             "memory_step_mib": row.memory_step_mib,
             "mode": row.mode,
             "family": row.family,
+            "geometry": geometry(row.geometry) if row.mode is SharingMode.GEOMETRY else None,
         }
-        if row.mode is SharingMode.GEOMETRY:
-            fields["geometry"] = geometry(row.geometry)
         memory = row.memory_mib - row.reserved_mib
-        name = row.model
-    if mode is not None:
-        fields.update(_as_mode(mode, row))
+    fields.update(_as_mode(mode, vendor, row))
     fields.update(more)
+    name = row.model if row is not None else _SUFFIX.sub("", model)
     if name != model:
         fields.setdefault("product", model)
     return Device(
@@ -185,13 +181,23 @@ def device(
     )
 
 
-def _as_mode(mode: SharingMode, row: Chip | None) -> dict[str, Any]:
-    """Return the fields of a chip in another mode than its usual one (an NVIDIA card in MIG mode)."""
+def _as_mode(mode: SharingMode | None, vendor: str, row: Chip | None) -> dict[str, Any]:
+    """Return what changes when a device is in another mode than its chip usually is."""
+    if mode is None or (row is not None and mode is row.mode):
+        return {}
     if mode is SharingMode.WHOLE:
         return {"mode": mode, "sharers": 1, "geometry": None}
-    table = geometry(row.geometry) if row is not None and row.geometry else None
-    if mode is SharingMode.GEOMETRY and table is not None:
-        units = max(profile.units for profile in table.profiles)
-        positional = any(profile.starts for profile in table.profiles)
-        return {"mode": mode, "geometry": table, "sharers": table.slots, **({"units": units} if positional else {})}
-    return {"mode": mode}
+    if mode is SharingMode.GEOMETRY:
+        return {"mode": mode, **_cut(geometry(row.geometry) if row is not None else None)}
+    usual = _defaults(vendor)
+    if usual.get("mode") != SharingMode.CONTINUOUS.value:
+        # Somebody shares by percent what nobody here does; how many may, only they can tell.
+        usual = {"units": 100, "memory_step_mib": usual.get("memory_step_mib", 1), "sharers": 100}
+    return {"mode": mode, "geometry": None, **{key: usual[key] for key in ("units", "memory_step_mib", "sharers")}}
+
+
+def _cut(table: Geometry | None) -> dict[str, Any]:
+    """Return the fields of a card in MIG mode; without a table no slice of it is known."""
+    if table is None:
+        return {"geometry": None, "sharers": 1}
+    return {"geometry": table, "sharers": table.slots, "units": max(profile.units for profile in table.profiles)}
