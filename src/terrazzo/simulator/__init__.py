@@ -4,5 +4,8 @@ Promise: the same seed gives the same bytes. What is modelled and what is measur
 """
 
 from terrazzo.simulator.protocol import openb_runs
+from terrazzo.simulator.report import Report
+from terrazzo.simulator.runner import SimulationSpec, simulate
+from terrazzo.simulator.workload import Arrival, Progress
 
-__all__ = ["openb_runs"]
+__all__ = ["Arrival", "Progress", "Report", "SimulationSpec", "openb_runs", "simulate"]

@@ -11,6 +11,7 @@ of memory here, and a pod asks for the same percentage of memory and of compute.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.node import Node
 from terrazzo.model.request import Ask, ContainerRequest, Pattern, PodRequest
+from terrazzo.simulator.generator import JobClass, Lifetimes
 
 MEMORY_PARTS = 1000
 NODES = "openb_node_list_gpu_node.csv"
@@ -167,6 +169,24 @@ def _number(row: dict[str, str], column: str, where: str, *, most: int = _HUGE) 
     if number > most:
         raise InputError(f"{column} is {number}", where=where, remedy=f"write at most {most}")
     return number
+
+
+def job_classes(pods: Sequence[TracePod], lifetimes: Lifetimes) -> tuple[JobClass, ...]:
+    """Return the distinct pods of a trace as classes for the generator, as frequent as they are in the trace.
+
+    Those with more than one device or whole ones count as training, shares as inference, the rest as host work.
+    """
+    counts = Counter(pod._replace(life_s=None) for pod in pods)
+    return tuple(
+        JobClass(_kind(pod), pod.request(""), lifetimes, float(counts[pod]))
+        for pod in sorted(counts, key=lambda pod: (-counts[pod], pod[:5]))
+    )
+
+
+def _kind(pod: TracePod) -> str:
+    if not pod.devices:
+        return "host"
+    return "training" if pod.milli >= 1000 else "inference"
 
 
 def node_order(nodes: Sequence[Node], seed: int) -> tuple[Node, ...]:
