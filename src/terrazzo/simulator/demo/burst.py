@@ -11,7 +11,11 @@ from terrazzo.simulator.demo.story import Remark, Standing, Story, Table
 _DUTIES = (0.5, 0.7, 0.9)
 _SEEDS = range(42, 52)
 _STEPS = 2000
-_WAYS = (("exclusive", "a card each", 2), ("hard", "half a card each, hard", 1), ("burst", "half a card each, burst", 1))
+_WAYS = (
+    ("exclusive", "a card each", 2),
+    ("hard", "half a card each, hard", 1),
+    ("burst", "half a card each, burst", 1),
+)
 
 
 def tell(scene: Scene) -> Story:

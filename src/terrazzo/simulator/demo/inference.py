@@ -20,7 +20,7 @@ def tell(scene: Scene) -> Story:
     """Return the story of ``inference/deployment.yaml``, on the GenAI trace where it is at hand."""
     placed = scene.place("inference/nodes.yaml", "inference/deployment.yaml")
     trace = read(scene.traces) if scene.traces else None
-    rows, figures = [], {"cards": float(len(placed.devices_held)), "replicas": float(placed.count)}
+    rows, figures = [], {"cards": float(len(placed.devices_held)), "replicas": float(placed.pods)}
     for replicas in _REPLICAS:
         cards = [_card(trace, replicas, np.random.default_rng(seed)) for seed in _SEEDS]
         duty = [card.duty for card in cards]
@@ -54,7 +54,7 @@ def tell(scene: Scene) -> Story:
         remarks=(
             Remark(
                 Standing.MEASURED if trace else Standing.ASSUMED,
-                f"Duty and memory of each replica: {where}; groups of replicas drawn with seeds 42–51, range in brackets.",
+                f"Duty and memory of each replica: {where}; groups drawn with seeds 42–51, range in brackets.",
             ),
             Remark(
                 Standing.MODELLED,
