@@ -8,27 +8,30 @@ from typing import TypeVar
 
 import msgspec
 
-from terrazzo.admission import vendors
+from terrazzo.admission import FleetSummary, summarise, vendors
 from terrazzo.cli.reading import Item, documents, parse
-from terrazzo.dialects import holdings, inventory, policyfile, workloads
+from terrazzo.dialects import holdings, inventory, policyfile
 from terrazzo.dialects.normalise import normalise
 from terrazzo.model.allocation import Allocation
-from terrazzo.model.errors import InputError, TerrazzoError
+from terrazzo.model.device import Health
+from terrazzo.model.errors import InputError, RequestError
 from terrazzo.model.node import Node
 from terrazzo.model.policy import Policy
 from terrazzo.model.reason import NodeRejection
-from terrazzo.model.request import NodeRules, PodRequest, Toleration
-from terrazzo.placement import noderules
+from terrazzo.model.request import PodRequest
+from terrazzo.placement import fit
+from terrazzo.placement.demand import usable_mib
 from terrazzo.placement.engine import Engine
-from terrazzo.placement.fleet import Fleet
+from terrazzo.placement.fleet import DeviceView, Fleet
 from terrazzo.wire import convert as decode
 from terrazzo.wire import kubernetes as k8s
 
 _T = TypeVar("_T")
 POLICY_MAP = "terrazzo-policy"
 POLICY_KEY = "policy.yaml"
-_ENDED = ("Succeeded", "Failed")
-_ANYWHERE = NodeRules(tolerations=(Toleration(operator="Exists"),))
+ENDED = ("Succeeded", "Failed")
+"""Phases of pods that have given everything back."""
+_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 @dataclass(slots=True)
@@ -39,21 +42,51 @@ class Cluster:
         fleet: nodes, devices and what is held.
         engine: decides over the fleet.
         policy: as given, or empty.
-        vendors: vendors that have devices.
+        summary: every kind of device that it has.
         requests: requests of the pods that hold something, by key.
         waiting: pods of the dump that are bound to no node yet and ask for devices.
         unplaced: pods that run, by their key, without our being able to say on which devices.
         notes: what a reader should know: sentences.
+        priorities: values of priority classes by name; the empty name is the default.
     """
 
     fleet: Fleet
     engine: Engine
     policy: Policy
-    vendors: tuple[str, ...]
+    summary: FleetSummary
     requests: dict[str, PodRequest] = field(default_factory=dict)
     waiting: list[PodRequest] = field(default_factory=list)
     unplaced: dict[str, NodeRejection] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    priorities: dict[str, int] = field(default_factory=lambda: dict(_PRIORITIES))
+
+    @property
+    def vendors(self) -> tuple[str, ...]:
+        """Vendors that have devices, in alphabetical order."""
+        return self.summary.vendors
+
+    def learn_priority(self, item: Item) -> bool:
+        """Take note of a PriorityClass; False when ``item`` is something else."""
+        if item.kind != "PriorityClass":
+            return False
+        value = item.body.get("value")
+        if not isinstance(value, int):
+            raise InputError("has no whole number as value", where=f"{item.where}: PriorityClass")
+        name = (item.body.get("metadata") or {}).get("name")
+        for each in [str(name), *([""] if item.body.get("globalDefault") is True else [])]:
+            self.priorities[each] = value
+        return True
+
+    def prioritise(self, pod: k8s.Pod) -> tuple[str, ...]:
+        """Give a pod the priority of its class, as the API server would; return what to tell its author."""
+        spec = pod.spec
+        if spec.priority is not None:
+            return ()
+        spec.priority = self.priorities.get(spec.priority_class_name, 0)
+        if spec.priority_class_name in self.priorities or not spec.priority_class_name:
+            return ()
+        title = f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+        return (f"pod {title}: priority class {spec.priority_class_name} is not among the objects, counted as 0",)
 
     def resolve(self, request: PodRequest) -> PodRequest:
         """Return the request with its vendors decided as far as policy and cluster say."""
@@ -80,8 +113,9 @@ def load(items: Sequence[Item], policy: Policy | None = None) -> Cluster:
         raise InputError("holds no Node", where="--cluster", remedy="give the output of kubectl get nodes -o yaml")
     fleet = Fleet(nodes)
     policy = policy or _policy_among(typed.maps) or Policy()
-    present = tuple(sorted({device.vendor for node in nodes for device in node.devices}))
-    cluster = Cluster(fleet, Engine(fleet, policy), policy, present)
+    cluster = Cluster(fleet, Engine(fleet, policy), policy, summarise(nodes))
+    for item in items:
+        cluster.learn_priority(item)
     _run(cluster, typed.pods)
     return cluster
 
@@ -154,8 +188,9 @@ def _run(cluster: Cluster, pods: Sequence[tuple[str, k8s.Pod]]) -> None:
     """Put running pods on their devices: those whose annotations name them first, the rest where they fit."""
     nodes = {node.name: node for node in cluster.fleet.nodes()}
     silent: list[PodRequest] = []
+    elsewhere: dict[str, int] = {}
     for where, pod in pods:
-        if pod.status.phase in _ENDED:
+        if pod.status.phase in ENDED:
             continue
         request = _request(cluster, pod, where)
         if request is None:
@@ -166,24 +201,33 @@ def _run(cluster: Cluster, pods: Sequence[tuple[str, k8s.Pod]]) -> None:
                 cluster.waiting.append(request)
             continue
         if pod.spec.node_name not in nodes:
-            cluster.notes.append(f"pod {request.title} runs on {pod.spec.node_name}, which is not among the nodes")
+            elsewhere[pod.spec.node_name] = elsewhere.get(pod.spec.node_name, 0) + request.asks_devices
             continue
         held = _written(cluster, pod, nodes) if request.asks_devices else None
         if held is None:
             silent.append(request)
         else:
             _adopt(cluster, request, held)
+    cluster.notes += _elsewhere(elsewhere)
     for request in sorted(silent, key=lambda r: (not any(a.whole for c in r.containers for a in c.asks), r.created_s)):
         _guess(cluster, request)
 
 
+def _elsewhere(pods: dict[str, int]) -> list[str]:
+    total = sum(pods.values())
+    if not total:
+        return []
+    names = sorted(name for name, number in pods.items() if number)
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return [f"pods that ask for devices run on nodes that are not among those given: {total} on {shown}"]
+
+
 def _request(cluster: Cluster, pod: k8s.Pod, where: str) -> PodRequest | None:
     try:
+        cluster.prioritise(pod)
         return cluster.resolve(normalise(pod, where=where).request)
-    except TerrazzoError as error:
-        if not pod.spec.node_name:
-            raise
-        cluster.notes.append(f"a running pod cannot be counted: {error}")
+    except RequestError as error:
+        cluster.notes.append(f"a pod of the cluster cannot be counted: {error}")
         return None
 
 
@@ -204,52 +248,36 @@ def _adopt(cluster: Cluster, request: PodRequest, held: Allocation) -> None:
 
 
 def _guess(cluster: Cluster, request: PodRequest) -> None:
-    """Place a pod that runs without saying on which devices. The kind of device is sure, which one is a guess."""
-    node = request.rules.node_name
-    anywhere = msgspec.structs.replace(request, rules=_ANYWHERE, cpu_milli=0, memory_mib=0, other={})
-    found = cluster.engine.place_on(anywhere, node)
-    if isinstance(found, Allocation):
-        whole = msgspec.structs.replace(found, cpu_milli=request.cpu_milli, memory_mib=request.memory_mib)
-        _adopt(cluster, request, whole)
-        return
-    bare = Allocation(
-        pod=request.key, namespace=request.namespace, name=request.name, node=node,
-        priority=request.priority, created_s=request.created_s, labels=tuple(sorted(request.labels.items())),
-        cpu_milli=request.cpu_milli, memory_mib=request.memory_mib,
-    )  # fmt: skip
-    _adopt(cluster, request, bare)
-    cluster.unplaced[request.key] = found
-    cluster.notes.append(
-        f"pod {request.title} runs on {node}, but what it asks for does not fit there any more ({found.reason}); "
-        "its devices are not counted"
-    )
+    """Count a pod that runs without saying on which devices. The kind of device is sure, which one is a guess.
 
-
-def manifests(cluster: Cluster, items: Sequence[Item]) -> list[PodRequest]:
-    """Return the requests of all pods that the manifests make, vendors decided.
-
-    A DaemonSet makes one pod for each node that its own rules allow.
-
-    Raises:
-        TerrazzoError: a manifest cannot be read, or asks for what can never be valid.
+    A cordoned or broken node keeps its pods, so only the devices are looked at. Where the pod does not fit beside the
+    others it is counted all the same: what is running is running.
     """
-    requests: list[PodRequest] = []
-    for item in items:
-        for made in workloads.pods_of(item.body, item.where):
-            request = cluster.resolve(normalise(made.pod, where=item.where).request)
-            requests += _per_node(cluster, request) if made.per_node else [request]
-    if not requests:
-        raise InputError("makes no pod", where=items[0].where if items else "-f", remedy="give a Pod or a workload")
-    return requests
+    node = request.rules.node_name
+    if not request.asks_devices:
+        _adopt(cluster, request, fit.allocation_of(request, node, (), ()))
+        return
+    views = cluster.fleet.devices(node)
+    held = fit.place(request, node, views, lambda view: (not view.holders, view.free_mib, view.free_units))
+    if held is not None:
+        _adopt(cluster, request, held)
+        return
+    crowd = {view.device.uuid: len(view.holders) for view in views}
+    held = fit.place(request, node, [_emptied(view) for view in views], lambda view: (crowd[view.device.uuid],))
+    if held is not None:
+        _adopt(cluster, request, held)
+        indices = {view.device.uuid: str(view.device.index) for view in views}
+        devices = ", ".join(indices[use.uuid] for use in held.uses)
+        told = f"is counted on device {devices}, where it does not fit beside what is held already"
+    else:
+        _adopt(cluster, request, fit.allocation_of(request, node, (), ()))
+        why = fit.why_not(request, node, views, cluster.engine.title)
+        cluster.unplaced[request.key] = why
+        told = f"asks for what {node} does not have ({why.reason}), so its devices are not counted"
+    cluster.notes.append(f"pod {request.title} runs on {node} without saying on which devices; it {told}")
 
 
-def _per_node(cluster: Cluster, request: PodRequest) -> list[PodRequest]:
-    return [
-        msgspec.structs.replace(
-            request,
-            name=f"{request.name}-{node.name}",
-            rules=msgspec.structs.replace(request.rules, node_name=node.name),
-        )
-        for node in cluster.fleet.nodes()
-        if noderules.allows(request.rules, node) is None
-    ]
+def _emptied(view: DeviceView) -> DeviceView:
+    """Return the device as it would be, healthy and held by nobody."""
+    device = msgspec.structs.replace(view.device, health=Health.HEALTHY)
+    return DeviceView(device, usable_mib(device), device.units, (), alone=False, slices=())

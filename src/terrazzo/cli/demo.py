@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from terrazzo.cli.render import format_option
+from terrazzo.cli.options import format_option
 
 if TYPE_CHECKING:
     from terrazzo.simulator.demo.story import Story

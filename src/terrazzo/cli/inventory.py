@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from terrazzo.cli.render import format_option
+from terrazzo.cli.options import cluster_options, format_option
 
 if TYPE_CHECKING:
     from terrazzo.cli.cluster import Cluster
-    from terrazzo.cli.stock import Line, Stock
+    from terrazzo.cli.stock import Fits, Line, Stock
 
 
 @click.command(
@@ -23,17 +23,7 @@ Examples:
   terrazzo inventory --cluster nodes.yaml --request 2x40Gi,50% --request whole
   terrazzo inventory --cluster nodes.yaml --by namespace -o json""",
 )
-@click.option(
-    "--cluster",
-    "dumps",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="kubectl get nodes[,pods] -o yaml|json; may be given again.",
-)
-@click.option(
-    "--pods", "pods", multiple=True, metavar="FILE", help="Running pods, when they are in a file of their own."
-)
+@cluster_options
 @click.option(
     "--by",
     "by",
@@ -47,20 +37,19 @@ Examples:
     "sizes",
     multiple=True,
     metavar="SIZE",
-    help="Count pods of this size that fit now: 8Gi,30% or 2x40Gi or whole or 10%; may be given again.",
+    help="Count pods of this size that fit now: 8Gi,30% or 2x40Gi or whole or mig-1g.10gb; may be given again.",
 )
-@click.option("--policy", metavar="FILE", help="Policy: vendors of neutral requests, image rules, strategies.")
 @format_option(("table", "json", "yaml"))
 def command(
-    dumps: tuple[str, ...], pods: tuple[str, ...], by: str, sizes: tuple[str, ...], policy: str | None, form: str
+    dumps: tuple[str, ...], pods: tuple[str, ...], policy: str | None, by: str, sizes: tuple[str, ...], form: str
 ) -> int:
     """Say how much accelerator is left: devices, memory and compute, the largest slice that fits, what is unknown."""
     from terrazzo.cli import cluster as clusters  # noqa: PLC0415 - heavy, and help must not wait for it
-    from terrazzo.cli import stock  # noqa: PLC0415 - see above
-    from terrazzo.cli.reading import read  # noqa: PLC0415 - see above
+    from terrazzo.cli import reading, stock  # noqa: PLC0415 - see above
 
+    reading.only_once(dumps, pods)
     wanted = [stock.parse_size(size) for size in sizes]
-    known = clusters.load(read([*dumps, *pods]), clusters.read_policy(policy) if policy else None)
+    known = clusters.load(reading.read([*dumps, *pods]), clusters.read_policy(policy) if policy else None)
     found = stock.take(known, by)
     counts = [stock.count(known, size) for size in wanted]
     if form in {"json", "yaml"}:
@@ -72,48 +61,52 @@ def command(
     return 0
 
 
-def _print(cluster: Cluster, found: Stock, counts: list[Any]) -> None:
-    from terrazzo.cli.render import console, plural, table  # noqa: PLC0415 - heavy imports stay out of --help
+def _print(cluster: Cluster, found: Stock, counts: list[Fits]) -> None:
+    from terrazzo.cli.render import Group, notes, plural, say, table  # noqa: PLC0415 - heavy imports stay out of --help
 
-    out = console()
-    heads = {"model": ["VENDOR", "MODEL"], "vendor": ["VENDOR"], "node": ["NODE", "MODEL"], "namespace": ["NAMESPACE"]}
     if found.by == "namespace":
-        rows = [[*line.key, str(line.pods), str(line.devices), _gib(line.granted_mib), _devices(line.granted_compute)]
-                for line in found.lines]  # fmt: skip
-        out.print(table(["NAMESPACE", ">PODS", ">DEVICES HELD", ">MEMORY GiB", ">COMPUTE devices"], rows))
+        columns = ["NAMESPACE", "MODEL", ">PODS", ">DEVICES HELD", ">MEMORY GiB", ">COMPUTE devices"]
+        rows = [_namespace_row(line) for line in found.lines]
+        say(table(columns, rows) if rows else "Nobody holds a device.")
     else:
-        columns = [*heads[found.by], ">DEV", ">WHOLE FREE", ">MEMORY GiB grant/free/total", ">COMPUTE grant/free",
-                   ">LARGEST SLICE", "HEALTH"]  # fmt: skip
-        out.print(table(columns, [_row(line) for line in found.lines]))
-    for size, per_vendor, total in counts:
-        split = ", ".join(f"{vendor} {number}" for vendor, number in per_vendor.items())
-        out.print(f"fits now: {plural(total, 'pod')} of {size}" + (f" ({split})" if len(per_vendor) > 1 else ""))
-    nodes = plural(found.nodes, "node")
-    out.print(f"{nodes}, {plural(found.devices, 'device')}, {plural(len(cluster.vendors), 'vendor')}; "
-              f"{plural(found.pods, 'pod')} hold devices; {plural(len(cluster.waiting), 'pod')} waiting.")  # fmt: skip
+        heads = {"model": ["VENDOR", "MODEL"], "vendor": ["VENDOR"], "node": ["NODE", "MODEL"]}[found.by]
+        columns = [*heads, ">DEVICES", ">SICK", ">WHOLE FREE", ">GRANTED", ">FREE", ">TOTAL", ">GRANTED", ">FREE",
+                   "LARGEST THAT FITS"]  # fmt: skip
+        memory = len(heads) + 3
+        groups = (Group("memory GiB", memory, memory + 2), Group("compute", memory + 3, memory + 4))
+        say(table(columns, [_row(line, found) for line in found.lines], groups))
+    say()
+    for fits in counts:
+        split = ", ".join(f"{number} {kind}" for kind, number in fits.per_model.items())
+        say(f"fits now: {plural(fits.pods, 'pod')} of {fits.size}" + (f" ({split})" if split else ""), fg="green")
+    say(f"{plural(found.nodes, 'node')}, {plural(found.devices, 'device')} of "
+        f"{plural(len(cluster.vendors), 'vendor')}; {plural(found.pods, 'pod')} hold devices, "
+        f"{len(cluster.waiting)} wait.", bold=True)  # fmt: skip
     for number, reason in enumerate(found.unknowns, 1):
-        out.print(f"? {number}: {reason}")
+        say(f"?{number}: {reason}", fg="yellow")
     for line in found.sick:
-        out.print(f"unhealthy: {line}")
-    for note in cluster.notes:
-        out.print(f"note: {note}.")
+        say(f"sick: {line}", fg="red")
+    notes(cluster.notes)
 
 
-def _row(line: Line) -> list[str]:
+def _row(line: Line, found: Stock) -> list[str]:
+    from terrazzo.cli.render import gib, percent  # noqa: PLC0415 - see ``_print``
+
+    doubt = " ".join(f"?{found.unknowns.index(reason) + 1}" for reason in line.unknowns)
+    known = line.total_mib is not None
     memory = (
-        "?" if line.total_mib is None else f"{_gib(line.granted_mib)} / {_gib(line.free_mib)} / {_gib(line.total_mib)}"
+        [gib(line.granted_mib), gib(line.free_mib, down=True), gib(line.total_mib or 0)] if known else ["?", "?", "?"]
     )
-    health = f"{line.sick} sick" if line.sick else "ok"
-    doubt = f" ?{line.unknown_memory}" if line.unknown_memory else ""
-    percent = f"{line.percent(line.granted_units)} / {line.percent(line.free_units)}"
-    return [*line.key, str(line.devices), str(line.whole_free), memory, percent, line.largest, health + doubt]
+    if doubt:
+        memory[-1] = f"{memory[-1]} + {doubt}" if known else doubt
+    return [
+        *line.key, str(line.devices), str(line.sick or "–"), str(line.whole_free), *memory,
+        percent(line.granted_units, line.total_units), percent(line.free_units, line.total_units), line.largest,
+    ]  # fmt: skip
 
 
-def _gib(mib: int) -> str:
+def _namespace_row(line: Line) -> list[str]:
     from terrazzo.cli.render import gib  # noqa: PLC0415 - see ``_print``
 
-    return gib(mib)
-
-
-def _devices(amount: float) -> str:
-    return f"{amount:.1f}"
+    memory = gib(line.granted_mib) + (" + ?" if line.unknown_memory else "")
+    return [*line.key, str(line.pods), str(line.devices), memory, f"{line.granted_compute:.2f}"]

@@ -16,6 +16,8 @@ from terrazzo.model.errors import TerrazzoError
 FAULT = 70
 """Exit code of a fault of the program itself (EX_SOFTWARE)."""
 BAD_INPUT = 2
+STOPPED = 130
+"""As shells report an interrupt."""
 
 _COMMANDS = {
     "plan": "Say where pods would go, on which devices, and what remains.",
@@ -65,6 +67,8 @@ class _Lazy(click.Group):
 
 @click.group(
     cls=_Lazy,
+    no_args_is_help=False,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Examples:
@@ -77,8 +81,22 @@ Examples:
 Exit codes: 0 done, 2 bad input, 3 some pods were not placed.""",
 )
 @click.version_option(__version__, prog_name="terrazzo")
-def command() -> None:
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colours; auto: on a terminal, unless NO_COLOR is set.",
+)
+@click.pass_context
+def command(ctx: click.Context, color: str) -> None:
     """Share accelerators of every vendor in Kubernetes: see what is left, plan, and understand."""
+    if color != "auto":
+        ctx.color = color == "always"
+    elif os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        ctx.color = False
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(args: Sequence[str] | None = None) -> Any:
@@ -86,42 +104,47 @@ def main(args: Sequence[str] | None = None) -> Any:
     try:
         return _run(args)
     except click.exceptions.Exit as done:
-        code = done.exit_code
-    except click.Abort:
-        _say("stopped.")
-        code = 130
-    except KeyboardInterrupt:
-        _say("stopped.")
-        code = 130
-    except click.UsageError as error:
-        where = f"terrazzo {error.ctx.info_name}" if error.ctx is not None and error.ctx.parent else "terrazzo"
-        _say(f"{error.format_message().rstrip('.')}; see {where} --help.")
-        code = BAD_INPUT
-    except click.ClickException as error:
-        _say(error.format_message())
-        code = BAD_INPUT
-    except TerrazzoError as error:
-        _say(str(error))
-        code = BAD_INPUT
+        sys.exit(done.exit_code)
     except BrokenPipeError:
         # The reader has seen enough (terrazzo … | head); Python must not complain about it while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except Exception as error:
-        if os.environ.get("TERRAZZO_DEBUG"):
+        sys.exit(0)
+    except (Exception, KeyboardInterrupt) as error:
+        sentence, code = _told(error)
+        if code == FAULT and os.environ.get("TERRAZZO_DEBUG"):
             raise
-        _say(f"this is a fault of terrazzo ({type(error).__name__}: {error}); TERRAZZO_DEBUG=1 shows where.")
-        code = FAULT
-    sys.exit(code)
+        click.echo(f"terrazzo: {' '.join(sentence.split())}", err=True)
+        sys.exit(code)
+
+
+def _told(error: BaseException) -> tuple[str, int]:
+    """Return the sentence and the exit code of a failure."""
+    sentence, code = (
+        f"this is a fault of terrazzo ({type(error).__name__}: {error}); TERRAZZO_DEBUG=1 shows where.",
+        FAULT,
+    )
+    match error:
+        case KeyboardInterrupt() | click.Abort():
+            sentence, code = "stopped.", STOPPED
+        case click.UsageError():
+            where = f"terrazzo {error.ctx.info_name}" if error.ctx is not None and error.ctx.parent else "terrazzo"
+            sentence, code = f"{error.format_message().rstrip('.')}; see {where} --help.", BAD_INPUT
+        case click.ClickException():
+            sentence, code = error.format_message(), BAD_INPUT
+        case TerrazzoError():
+            sentence, code = str(error), BAD_INPUT
+        case OSError():
+            sentence, code = f"{error.filename or 'standard output'}: {error.strerror or error}.", BAD_INPUT
+        case RecursionError():
+            sentence, code = "the input is nested too deeply.", BAD_INPUT
+        case MemoryError():
+            sentence, code = "the input is too large for this machine's memory.", BAD_INPUT
+    return sentence, code
 
 
 def _run(args: Sequence[str] | None) -> Any:
     result = command.main(args=list(args) if args is not None else None, prog_name="terrazzo", standalone_mode=False)
     sys.exit(result if isinstance(result, int) else 0)
-
-
-def _say(sentence: str) -> None:
-    click.echo(f"terrazzo: {' '.join(sentence.split())}", err=True)
 
 
 if __name__ == "__main__":

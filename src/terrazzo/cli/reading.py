@@ -62,6 +62,16 @@ def read(paths: Iterable[str]) -> list[Item]:
     return items
 
 
+def only_once(*groups: Iterable[str]) -> None:
+    """Refuse standard input given twice: the second reading would be empty.
+
+    Raises:
+        InputError: ``-`` stands more than once.
+    """
+    if sum(path == "-" for group in groups for path in group) > 1:
+        raise InputError("standard input is given twice", remedy="give one of them as a file")
+
+
 def _texts(path: str) -> Iterator[tuple[str, bytes]]:
     if path == "-":
         yield "standard input", sys.stdin.buffer.read()

@@ -1,61 +1,74 @@
-"""Tables, JSON and YAML on standard output. Colours only on a terminal, never with NO_COLOR."""
+"""Tables, JSON and YAML on standard output. Colours only on a terminal, unless ``--color`` says otherwise."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-FORMATS = ("table", "wide", "json", "yaml")
-WIDTH = 110
-"""Widest table that is not cut when the output is no terminal."""
+_GAP = "  "
 
 
-def format_option(formats: Sequence[str] = FORMATS) -> Callable[[_Command], _Command]:
-    """Return the ``-o`` option."""
-    return click.option(
-        "-o", "--output", "form", type=click.Choice(list(formats)), default="table", show_default=True,
-        help="How to print the answer.",
-    )  # fmt: skip
+class Group(NamedTuple):
+    """A heading over several columns.
+
+    Attributes:
+        title: the heading.
+        first, last: indices of the columns below it.
+    """
+
+    title: str
+    first: int
+    last: int
 
 
-def console() -> Any:
-    """Return a rich console for standard output."""
-    from rich.console import Console  # noqa: PLC0415 - 30 ms that JSON users need not wait for
-
-    terminal = sys.stdout.isatty()
-    width = None if terminal else int(os.environ.get("COLUMNS", WIDTH))
-    plain = "NO_COLOR" in os.environ or not terminal
-    return Console(no_color=plain, highlight=False, width=width, soft_wrap=False, emoji=False, markup=False)
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "", stress: int = -1) -> Any:
-    """Return a table to print.
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], groups: Sequence[Group] = ()) -> str:
+    """Return a table as text: columns as wide as their widest cell, two spaces between, nothing cut.
 
     Args:
         columns: headers; one that starts with ``>`` is right-aligned.
         rows: cells.
-        title: a line above it.
-        stress: index of a row to stress, -1 for none.
+        groups: headings over columns, from left to right.
     """
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - see ``console``
-    from rich.table import Table  # noqa: PLC0415 - see ``console``
-    from rich.text import Text  # noqa: PLC0415 - see ``console``
+    body = [list(row) for row in rows]
+    right = [column.startswith(">") for column in columns]
+    heads = [column.removeprefix(">") for column in columns]
+    widths = [max(len(head), *(len(row[i]) for row in body)) if body else len(head) for i, head in enumerate(heads)]
+    for group in groups:
+        room = sum(widths[group.first : group.last + 1]) + len(_GAP) * (group.last - group.first)
+        widths[group.first] += max(0, len(group.title) - room)
 
-    made = Table(
-        box=SIMPLE_HEAD, pad_edge=False, title=Text(title, style="bold") if title else None, title_justify="left"
-    )
-    for column in columns:
-        right = column.startswith(">")
-        made.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold")
-    for index, row in enumerate(rows):
-        made.add_row(*(Text(cell) for cell in row), style="bold" if index == stress else None)
-    return made
+    def line(cells: Sequence[str]) -> str:
+        placed = (
+            cell.rjust(width) if r else cell.ljust(width) for cell, width, r in zip(cells, widths, right, strict=True)
+        )
+        return _GAP.join(placed).rstrip()
+
+    lines = [click.style(line(heads), bold=True), *(line(row) for row in body)]
+    if groups:
+        lines.insert(0, click.style(_group_line(groups, widths), dim=True))
+    return "\n".join(lines)
+
+
+def _group_line(groups: Sequence[Group], widths: Sequence[int]) -> str:
+    text = ""
+    for group in groups:
+        begin = sum(widths[: group.first]) + len(_GAP) * group.first
+        room = sum(widths[group.first : group.last + 1]) + len(_GAP) * (group.last - group.first)
+        text = text.ljust(begin) + f" {group.title} ".center(room, "─")
+    return text
+
+
+def say(text: str = "", **style: Any) -> None:
+    """Print text, styled where colours are wanted."""
+    click.echo(click.style(text, **style) if style else text)
+
+
+def notes(sentences: Iterable[str]) -> None:
+    """Print what a reader should know besides, a line each."""
+    for sentence in sentences:
+        say(f"note: {sentence.rstrip('.')}.", fg="yellow")
 
 
 def dump(body: Any, form: str) -> None:
@@ -71,12 +84,28 @@ def dump(body: Any, form: str) -> None:
     click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False), nl=False)
 
 
-def gib(mib: int) -> str:
-    """Return MiB as GiB for a table: one decimal below 100."""
-    value = mib / 1024
-    return f"{value:.1f}" if abs(value) < 100 and value != int(value) else f"{value:.0f}"
+def gib(mib: int, *, down: bool = False) -> str:
+    """Return MiB as GiB for a table: one decimal below 100.
+
+    Args:
+        mib: the amount.
+        down: round down, for what is left: what is shown must fit when somebody asks for it.
+    """
+    tenths = mib * 10 // 1024 if down else (mib * 10 + 512) // 1024
+    return f"{tenths / 10:.1f}" if abs(tenths) < 1000 and tenths % 10 else str(tenths // 10)
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a share in whole percent, rounded down; ``–`` of nothing."""
+    return f"{int(part * 100 / whole + 1e-9)}%" if whole else "–"
 
 
 def plural(count: int, one: str, many: str = "") -> str:
     """Return ``1 pod`` or ``2 pods``."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def first(words: Sequence[str], most: int = 5) -> str:
+    """Return a list that does not grow without end: ``a, b and 3 more``."""
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")

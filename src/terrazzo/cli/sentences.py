@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from terrazzo.cli.render import gib, percent
+from terrazzo.model.allocation import DeviceGrant
 from terrazzo.model.device import Device
 from terrazzo.model.quantity import format_mib
 from terrazzo.model.reason import DeviceRejection, NodeRejection, Reason
 from terrazzo.model.request import PodRequest
 
-_SHORT = {
+SHORT = {
     Reason.NOT_READY: "not ready",
     Reason.TAINT: "tainted",
     Reason.SELECTOR: "excluded by node selector or affinity",
@@ -51,7 +53,7 @@ def grouped(rejections: Iterable[NodeRejection]) -> list[tuple[Reason, int]]:
 
 def why_line(rejections: Sequence[NodeRejection], nodes: int) -> str:
     """Return one line: ``0/20 nodes: 11 of another model, 5 short of device memory``."""
-    parts = ", ".join(f"{count} {_SHORT[reason]}" for reason, count in grouped(rejections))
+    parts = ", ".join(f"{count} {SHORT[reason]}" for reason, count in grouped(rejections))
     return f"0/{nodes} nodes: {parts}" if parts else f"0/{nodes} nodes"
 
 
@@ -103,3 +105,47 @@ def units(amount: int, device: Device) -> str:
         return "idle only"
     percent = f"{amount * 100 / device.units:.0f}%"
     return percent if device.units == 100 else f"{percent} ({amount}/{device.units})"
+
+
+def device(device: Device, grant: DeviceGrant) -> str:
+    """Return the model of a device, and the slice of it that a grant cuts."""
+    model = device.model or device.product or device.vendor
+    return f"{model} {grant.profile}" if grant.profile and grant.profile not in model else model
+
+
+def grant(grant: DeviceGrant, device: Device, left: tuple[int, int]) -> tuple[str, str, str]:
+    """Return memory, compute, and what the device has left, in words.
+
+    Args:
+        grant: of one container.
+        device: it is on.
+        left: MiB and units that the device has left.
+    """
+    if not isinstance(device.memory_mib, int):
+        return "all ?", "all", "–"
+    if grant.whole:
+        return f"all {gib(grant.memory_mib)}Gi", "all", "–"
+    remains = f"{memory(left[0], down=True)}, {percent(left[1], device.units)}" if any(left) else "–"
+    return memory(grant.memory_mib), units(grant.units, device), remains
+
+
+def memory(mib: int, *, down: bool = False) -> str:
+    """Return memory as ``14Gi`` or ``512Mi``; ``down`` rounds down, for what is left."""
+    return f"{gib(mib, down=down)}Gi" if mib >= 1024 else f"{mib}Mi"
+
+
+def span(indices: Sequence[int]) -> str:
+    """Return indices as people write them: ``0-3,6``."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def distance(no: NodeRejection) -> tuple[int, int, str]:
+    """Return how far a node is from doing: devices refused, then what the nearest one is short of."""
+    short = [device.needed - device.available for device in no.devices if device.needed >= 0]
+    return len(no.devices), min(short, default=0), no.node

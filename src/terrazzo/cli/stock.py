@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 
 from terrazzo.cli.cluster import Cluster
+from terrazzo.cli.sentences import memory
+from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Device, Health, SharingMode
 from terrazzo.model.errors import InputError
-from terrazzo.model.quantity import format_mib, memory_mib
-from terrazzo.model.request import Ask, ContainerRequest, PodRequest
+from terrazzo.model.quantity import memory_mib
+from terrazzo.model.request import Ask, ContainerRequest, NodeRules, PodRequest, Toleration
+from terrazzo.model.unknown import Unknown
 from terrazzo.placement.fleet import DeviceView
 
-_SIZE = re.compile(r"^(?:(\d+)\s*[x×])?\s*(.+)$")
+_SIZE = re.compile(r"^(?:(\d+)\s*(?:[x×]|(?=gpu$)))?\s*(.+)$", re.ASCII)
+_SIZES = "write a size such as 8Gi,30% or 2x40Gi or whole"
 
 
 @dataclass(slots=True)
@@ -31,6 +36,7 @@ class Line:
         largest: the largest slice that fits on one device now, in words.
         sick: devices that take no grant.
         unknown_memory: devices whose memory nobody tells.
+        unknowns: why it is not known, each reason once.
         pods: pods that hold something (rows by namespace).
         granted_compute: devices' worth of compute granted.
     """
@@ -48,12 +54,9 @@ class Line:
     largest_mib: int = 0
     sick: int = 0
     unknown_memory: int = 0
+    unknowns: list[str] = field(default_factory=list)
     pods: int = 0
     granted_compute: float = 0
-
-    def percent(self, amount: float) -> str:
-        """Return an amount of compute as part of the row's whole."""
-        return f"{amount * 100 / self.total_units:.0f}%" if self.total_units else "–"
 
 
 @dataclass(slots=True)
@@ -73,31 +76,45 @@ def take(cluster: Cluster, by: str) -> Stock:
     """Return the figures of a cluster, grouped by ``model``, ``vendor``, ``node`` or ``namespace``."""
     stock = Stock(by)
     lines: dict[tuple[str, ...], Line] = {}
-    reasons: dict[str, None] = {}
     for node in cluster.fleet.nodes():
         stock.nodes += 1
-        reasons.update(dict.fromkeys(each.reason for each in node.unknowns))
+        _doubt(stock.unknowns, (f"{node.name}: {each.reason}" for each in node.unknowns if not node.devices))
         for view in cluster.fleet.devices(node.name):
             stock.devices += 1
-            if not isinstance(view.device.memory_mib, int):
-                reasons[view.device.memory_mib.reason] = None
-            if view.device.health is not Health.HEALTHY:
-                stock.sick.append(
-                    f"{node.name} device {view.device.index} ({view.device.model}): {view.device.health_reason}"
-                )
-            if by != "namespace":
-                _count(cluster, lines.setdefault(_key(by, view.device), Line(_key(by, view.device))), view)
+            device = view.device
+            line = lines.setdefault(_key(by, device), Line(_key(by, device)))
+            if isinstance(device.memory_mib, Unknown):
+                _doubt(stock.unknowns, [device.memory_mib.reason])
+                _doubt(line.unknowns, [device.memory_mib.reason])
+            if device.health is not Health.HEALTHY:
+                stock.sick.append(f"{node.name} device {device.index} ({device.model}): {_illness(device)}")
+            _count(cluster, line, view)
+    for node in cluster.fleet.nodes():
+        _doubt(stock.unknowns, (each.reason for each in node.unknowns if node.devices))
     stock.pods = sum(1 for allocation in cluster.fleet.allocations() if allocation.uses)
     if by == "namespace":
         lines = _namespaces(cluster)
     stock.lines = [lines[key] for key in sorted(lines)]
-    stock.unknowns = list(reasons)
     return stock
 
 
+def _doubt(known: list[str], reasons: Iterable[str]) -> None:
+    known += (reason for reason in reasons if reason not in known)
+
+
+def _illness(device: Device) -> str:
+    return device.health_reason or device.health.value
+
+
 def _key(by: str, device: Device) -> tuple[str, ...]:
-    model = device.model or "?"
-    return {"model": (device.vendor, model), "vendor": (device.vendor,), "node": (device.node, model)}[by]
+    model = _model(device)
+    keys = {"model": (device.vendor, model), "vendor": (device.vendor,), "node": (device.node, model)}
+    return keys.get(by, ())
+
+
+def _model(device: Device) -> str:
+    model = device.model or device.product or device.vendor
+    return f"{model} {device.profile}" if device.profile and device.profile not in model else model
 
 
 def _count(cluster: Cluster, line: Line, view: DeviceView) -> None:
@@ -141,28 +158,33 @@ def _largest(view: DeviceView) -> tuple[int, str]:
         cuts = cuts_of(device.geometry)
         open_ = [p for p in device.geometry.profiles if cuts.starts(p, view.state)]
         if not view.holders and not cuts.positional:
-            return view.free_mib, f"{format_mib(view.free_mib)}, 100%"
+            return view.free_mib, f"{memory(view.free_mib, down=True)}, 100%"
         best = max(open_, key=lambda p: (p.memory_mib, p.units), default=None)
         return (best.memory_mib, best.name) if best is not None else (0, "none")
     if device.mode is SharingMode.WHOLE and view.holders:
         return 0, "none"
     mib = view.free_mib // device.memory_step_mib * device.memory_step_mib
-    return mib, f"{format_mib(mib)}, {view.free_units * 100 // device.units}%"
+    return mib, f"{memory(mib, down=True)}, {view.free_units * 100 // device.units}%"
 
 
 def _namespaces(cluster: Cluster) -> dict[tuple[str, ...], Line]:
     lines: dict[tuple[str, ...], Line] = {}
-    units = {(node.name, d.uuid): d.units for node in cluster.fleet.nodes() for d in node.devices}
+    devices = {(node.name, device.uuid): device for node in cluster.fleet.nodes() for device in node.devices}
     for allocation in cluster.fleet.allocations():
-        if not allocation.uses:
-            continue
-        line = lines.setdefault((allocation.namespace,), Line((allocation.namespace,)))
-        line.pods += 1
+        counted: set[tuple[str, ...]] = set()
         for use in allocation.uses:
+            device = devices.get((allocation.node, use.uuid))
+            key = (allocation.namespace, _model(device) if device is not None else "?")
+            line = lines.setdefault(key, Line(key))
+            line.pods += key not in counted
+            counted.add(key)
             line.devices += 1
-            line.granted_mib += use.memory_mib
-            total = units.get((allocation.node, use.uuid), 100)
+            total = device.units if device is not None else 100
             line.granted_compute += 1 if use.alone else use.units / total
+            if device is not None and isinstance(device.memory_mib, int):
+                line.granted_mib += min(use.memory_mib, device.memory_mib) if use.alone else use.memory_mib
+            else:
+                line.unknown_memory += 1
     return lines
 
 
@@ -174,64 +196,95 @@ class Size(NamedTuple):
 
 
 def parse_size(text: str) -> Size:
-    """Return what ``8Gi,30%``, ``2x40Gi,50%``, ``30%``, ``whole`` or ``4xwhole`` asks for.
+    """Return what ``8Gi,30%``, ``2x40Gi,50%``, ``30%``, ``whole``, ``4xwhole``, ``4gpu`` or ``mig-1g.10gb`` asks for.
 
     Raises:
         InputError: it is none of these.
     """
     match = _SIZE.match(text.strip())
-    remedy = "write a size such as 8Gi,30% or 2x40Gi or whole"
-    if match is None:
-        raise InputError(f"{text!r} is no size", where="--request", remedy=remedy)
+    words = [word.strip() for word in match[2].split(",") if word.strip()] if match is not None else []
+    if match is None or not words or len(match[1] or "") > 3 or not 1 <= int(match[1] or 1) <= 64 or len(words) > 2:
+        raise InputError(f"{text!r} is no size", where="--request", remedy=_SIZES)
     count = int(match[1] or 1)
-    words = [word.strip() for word in match[2].split(",") if word.strip()]
-    if not 1 <= count <= 64 or not words:
-        raise InputError(f"{text!r} is no size", where="--request", remedy=remedy)
-    if words == ["whole"]:
+    if words[0] in {"whole", "gpu"} and len(words) == 1:
         return Size(text, Ask(count=count, whole=True))
-    memory = cores = 0
+    if words[0].startswith("mig-") and len(words) == 1:
+        return Size(text, Ask(count=count, profile=words[0].removeprefix("mig-")))
+    mib = cores = 0
     for word in words:
-        if word.endswith("%"):
-            number = word[:-1].strip()
-            if not (number.isascii() and number.isdigit()) or not 1 <= int(number) <= 100:
-                raise InputError(f"{word!r} is no percentage of a device", where="--request", remedy="write 1% to 100%")
-            cores = int(number)
+        if word.endswith("%") and not cores:
+            cores = _percentage(word)
+        elif not mib:
+            mib = _mib(word)
         else:
-            try:
-                memory = memory_mib(word)
-            except InputError as error:
-                raise InputError(error.what, where=f"--request {text}", remedy=error.remedy) from None
-            if memory < 1:
-                raise InputError(f"{word!r} is no amount of memory", where="--request", remedy=remedy)
-    return Size(text, Ask(count=count, memory_mib=memory, memory_percent=0 if memory else cores, cores_percent=cores))
+            raise InputError(f"{text!r} says memory twice", where="--request", remedy=_SIZES)
+    return Size(text, Ask(count=count, memory_mib=mib, memory_percent=0 if mib else cores, cores_percent=cores))
 
 
-def count(cluster: Cluster, size: Size) -> tuple[str, dict[str, int], int]:
-    """Return how many pods of a size fit now, per vendor and in all: placed one by one until one is refused.
+def _percentage(word: str) -> int:
+    number = word[:-1].strip()
+    if not (number.isascii() and number.isdigit() and len(number) <= 3 and 1 <= int(number) <= 100):
+        raise InputError(f"{word!r} is no percentage of a device", where="--request", remedy="write 1% to 100%")
+    return int(number)
 
-    The fleet is left as it was.
+
+def _mib(word: str) -> int:
+    try:
+        mib = memory_mib(word)
+    except InputError as error:
+        raise InputError(error.what, where="--request", remedy=error.remedy) from None
+    if mib < 1:
+        raise InputError(f"{word!r} is no amount of memory", where="--request", remedy=_SIZES)
+    return mib
+
+
+class Fits(NamedTuple):
+    """How many pods of a size fit now, in all and by the model they would get."""
+
+    size: str
+    pods: int
+    per_model: dict[str, int]
+
+
+def count(cluster: Cluster, size: Size) -> Fits:
+    """Return how many pods of a size fit now: placed one by one until one is refused, vendor by vendor.
+
+    The pods ask for no host CPU or memory and tolerate every taint. The fleet is left as it was.
     """
-    per_vendor = {vendor: _fill(cluster, size.ask, vendor) for vendor in cluster.vendors}
-    return size.words, {vendor: number for vendor, number in per_vendor.items() if number}, sum(per_vendor.values())
+    per_model: dict[str, int] = {}
+    devices = {(node.name, device.uuid): device for node in cluster.fleet.nodes() for device in node.devices}
+    placed: list[Allocation] = []
+    for vendor in cluster.vendors:
+        placed += _fill(cluster, size.ask, vendor)
+    for allocation in placed:
+        model = _model(devices[allocation.node, allocation.uses[0].uuid])
+        per_model[model] = per_model.get(model, 0) + 1
+        cluster.fleet.release(allocation.pod)
+    return Fits(size.words, len(placed), dict(sorted(per_model.items(), key=lambda item: (-item[1], item[0]))))
 
 
-def _fill(cluster: Cluster, ask: Ask, vendor: str) -> int:
-    placed: list[str] = []
-    wanted = msgspec.structs.replace(ask, vendors=(vendor,))
-    while True:
-        name = f"size-{vendor}-{len(placed)}"
-        request = PodRequest(namespace="", name=name, uid=name, containers=(ContainerRequest("size", asks=(wanted,)),))
-        allocation = cluster.engine.decide(request)
-        if allocation is None:
-            break
-        cluster.fleet.grant(allocation)
-        placed.append(allocation.pod)
-    for pod in placed:
-        cluster.fleet.release(pod)
-    return len(placed)
+def pod_of(ask: Ask, vendor: str, number: int) -> PodRequest:
+    """Return the pod number ``number`` of a size, for one vendor."""
+    return PodRequest(
+        namespace="",
+        name=f"{vendor}-{number}",
+        uid=f"size/{vendor}/{number}",
+        containers=(ContainerRequest("size", asks=(msgspec.structs.replace(ask, vendors=(vendor,)),)),),
+        rules=NodeRules(tolerations=(Toleration(operator="Exists"),)),
+    )
 
 
-def as_data(stock: Stock, counts: list[tuple[str, dict[str, int], int]]) -> dict[str, Any]:
+def _fill(cluster: Cluster, ask: Ask, vendor: str) -> Iterator[Allocation]:
+    """Place pods until one is refused. What fits on one node does not depend on the others, so nodes fill in turn."""
+    number = 0
+    for node in [node.name for node in cluster.fleet.nodes() if any(d.vendor == vendor for d in node.devices)]:
+        while isinstance(found := cluster.engine.place_on(pod_of(ask, vendor, number), node), Allocation):
+            cluster.fleet.grant(found)
+            number += 1
+            yield found
+
+
+def as_data(stock: Stock, counts: list[Fits]) -> dict[str, Any]:
     """Return the figures for ``-o json``; the keys are part of the interface. Unknown memory is null."""
     return {
         "by": stock.by,
@@ -256,7 +309,7 @@ def as_data(stock: Stock, counts: list[tuple[str, dict[str, int], int]]) -> dict
             }
             for line in stock.lines
         ],
-        "fits": [{"size": size, "pods": total, "per_vendor": per} for size, per, total in counts],
+        "fits": [{"size": fits.size, "pods": fits.pods, "per_model": fits.per_model} for fits in counts],
         "unknown": stock.unknowns,
         "unhealthy": stock.sick,
     }

@@ -20,6 +20,10 @@ Object = dict[str, Any]
 MOST = 100_000
 """Pods that one object may make; more is a slip of the pen."""
 _DEEP = 64
+_WORKLOADS = frozenset({
+    "Pod", "PodTemplate", "CronJob", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet",
+    "ReplicationController", "Job",
+})  # fmt: skip
 _COUNTS = ("replicas", "parallelism", "completions", "numReplicas", "minAvailable", "desiredReplicas")
 
 
@@ -71,6 +75,14 @@ def pods_of(thing: Object, where: str) -> list[Made]:
             )
             return _copies(spec.get("template"), name, namespace, count, title, f"{kind}/{name}")
     return list(_found(thing, name, namespace, title, f"{kind}/{name}"))
+
+
+def is_workload(thing: Object) -> bool:
+    """Return whether ``thing`` is a workload, although it may make no pod now (``replicas: 0``)."""
+    spec = thing.get("spec")
+    if thing.get("kind") in _WORKLOADS:
+        return True
+    return bool(list(_templates(spec, (), 1, ""))) if isinstance(spec, dict) else False
 
 
 def _count(value: Any, where: str) -> int:
