@@ -375,6 +375,18 @@ class Fleet:
             return ()
         return tuple(self._view(row, column) for row in range(len(self._seats[column])))
 
+    def reach(self) -> dict[int, frozenset[tuple[int, int]]]:
+        """Return, per kind, the distinct nodes that have it: CPU of the whole node, and devices of the kind."""
+        found: dict[int, set[tuple[int, int]]] = {}
+        for column, node in enumerate(self._nodes):
+            if node is None:
+                continue
+            cpu = PLENTY if node.cpu_milli is None else node.cpu_milli
+            kinds, counts = np.unique(self.kind[column, : len(node.devices)], return_counts=True)
+            for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
+                found.setdefault(kind, set()).add((cpu, count))
+        return {kind: frozenset(shapes) for kind, shapes in found.items()}
+
     def device(self, row: int, column: int) -> Device:
         """Return the device at a row of a column."""
         return self._seats[column][row].device

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.placement.fleet import KIND, MIB, SHARE, STATE, UNITS, Fleet
+from terrazzo.placement.fleet import KIND, MIB, STATE, UNITS, Fleet
 from terrazzo.placement.tables import Bools, Ints, MixTable
 
 Floats = NDArray[np.float64]
@@ -19,12 +19,16 @@ MARGIN = 2.0
 """What a node's CPU can feed of a class is counted with this margin: a mix needs less CPU than its hungriest."""
 
 
+ROUNDING = 1e-6
+"""Added before rounding down, so that 810 thousandths computed as 809.9999999 stay 810."""
+
+
 class Landscape:
     """Per shape of the mix and node.
 
     Attributes:
         mix: the popular classes.
-        parts (nodes × rows × shapes): free share of each device that the shape fits on, else 0.
+        parts (nodes × rows × shapes): what the shape could use of each device, in thousandths.
         usable (nodes × shapes): their sum.
         count (nodes × shapes): devices that fit.
         worth (nodes): weighted sum over classes of what each can use.
@@ -60,7 +64,10 @@ class Landscape:
         self.worth[columns] = self.weigh(count, usable, self.caps(fleet.cpu_milli[columns], grid[:, KIND, 0]))
 
     def parts_of(self, grid: Ints) -> Parts:
-        """Return, per shape, the free share of devices where the shape fits, else 0.
+        """Return, per shape, what it could use of devices that it fits on, in thousandths, else 0.
+
+        What runs out first counts: memory left over without compute is of no use to a shape that needs both, and
+        compute is of no account to one that needs none.
 
         Args:
             grid: nodes × 6 × rows, as in the fleet.
@@ -74,7 +81,11 @@ class Landscape:
         )
         if mix.placeable is not None:
             fits &= mix.placeable[kind, grid[:, STATE]]
-        parts: Parts = np.multiply(fits, grid[:, SHARE, :, None], dtype=np.float32)
+        worth = np.minimum(
+            grid[:, MIB, :, None] * mix.per_mib.take(kind, axis=0),
+            grid[:, UNITS, :, None] * mix.per_units.take(kind, axis=0),
+        )
+        parts: Parts = np.floor(np.where(fits, worth + ROUNDING, 0)).astype(np.float32)
         return parts
 
     def caps(self, cpu_milli: Ints, main: Ints) -> Floats:

@@ -12,14 +12,12 @@ from msgspec import Struct
 
 from terrazzo.model.request import Ask, Pattern, PodRequest
 
-COVER = 0.95
-"""The most popular classes that together make this part of all arrivals are looked at (FGD, USENIX ATC'23)."""
+COVER = 0.8
+"""The most popular classes that together make this part of all arrivals are looked at; more only adds noise."""
 GROWTH = 1.5
 """The mix is estimated anew when this many times as many arrivals have been seen as at the last estimate."""
 WINDOW = 16384
 """Arrivals after which counts are halved."""
-SCALE = 1_000_000
-"""Weights are integers that add up to about this, so that scores are exact and the same on every machine."""
 
 
 class RequestClass(Struct, frozen=True, gc=False):
@@ -33,10 +31,10 @@ class RequestClass(Struct, frozen=True, gc=False):
 
 
 class Weighted(NamedTuple):
-    """A class and its integer weight."""
+    """A class and how often it came."""
 
     kind: RequestClass
-    weight: int
+    arrivals: int
 
 
 WHOLE_DEVICE = RequestClass(Ask(whole=True), exclusive=False, vendor=Pattern(), model=Pattern(), cpu_milli=0)
@@ -60,7 +58,7 @@ class Popularity:
         self._counts: dict[RequestClass, int] = {}
         self._total = 0
         self._estimated_at = 0
-        self._mix: tuple[Weighted, ...] = (Weighted(WHOLE_DEVICE, SCALE),)
+        self._mix: tuple[Weighted, ...] = (Weighted(WHOLE_DEVICE, 1),)
         self._everything: tuple[Weighted, ...] = ()
         self.generation = 0
 
@@ -77,14 +75,15 @@ class Popularity:
             self._total = sum(self._counts.values())
         self._estimated_at = self._total
         ranked = sorted(self._counts.items(), key=lambda item: (-item[1], _order(item[0])))
-        chosen, covered = [], 0
+        chosen: list[Weighted] = []
+        covered = 0
         for kind, count in ranked:
             if covered >= COVER * self._total:
                 break
-            chosen.append((kind, count))
+            chosen.append(Weighted(kind, count))
             covered += count
-        self._mix = tuple(Weighted(kind, count * SCALE // covered) for kind, count in chosen)
         self._everything = tuple(Weighted(kind, count) for kind, count in ranked)
+        self._mix = tuple(chosen)
         self.generation += 1
 
     def mix(self) -> tuple[Weighted, ...]:

@@ -8,7 +8,7 @@ when no popular request is restricted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from terrazzo.placement.tables import NEVER, Bools, Ints, MixTable
 
-SLACK = 2.0
+UNSAID = 0.6
+"""Weight of demand that is restricted only by what nodes can hold."""
+SLACK = 2.5
 """Idle capacity kept per unit of expected demand. 1.1 and 1.3 placed worse on gpuspec33 (``bench/openb.py``)."""
 
 
@@ -32,21 +34,38 @@ class Reserve(NamedTuple):
     demand: float
 
 
-def reserves(mix: MixTable, present: Bools) -> tuple[Reserve, ...]:
+Reach = Mapping[int, frozenset[tuple[int, int]]]
+"""Per kind, the nodes that have it: CPU of the whole node in thousandths, and devices of the kind."""
+
+
+def reachable(can: Bools, devices: int, cpu_milli: int, reach: Reach) -> Bools:
+    """Return the kinds among ``can`` with a node that could ever hold the pod; all of them where none could.
+
+    A pod of eight devices may be bound to one model without saying so, when only nodes of that model have eight.
+    """
+    if devices < 2:
+        return can
+    held = np.zeros_like(can)
+    for kind in np.flatnonzero(can):
+        held[kind] = any(cpu >= cpu_milli and count >= devices for cpu, count in reach.get(int(kind), ()))
+    return held if held.any() else can
+
+
+def reserves(mix: MixTable, present: Bools, reach: Reach) -> tuple[Reserve, ...]:
     """Return the sets that popular requests are restricted to, among the kinds that are present."""
-    if not len(mix.weight):
-        return ()
     can = (mix.test_mib.T < NEVER) & present
-    amount = np.where(can, mix.amount.T, 0).max(axis=1)
+    amount = np.where(can, mix.amount.T, 0).max(axis=1, initial=0)
     demand: dict[bytes, float] = {}
     sets: dict[bytes, Bools] = {}
-    for weight, devices, shape in zip(mix.weight, mix.devices, mix.shape, strict=True):
-        key = can[shape].tobytes()
-        sets[key] = can[shape]
-        demand[key] = demand.get(key, 0.0) + float(weight * devices * amount[shape])
-    total = sum(demand.values())
-    if not total:
-        return ()
+    total = 0.0
+    rows = zip(mix.arrivals, mix.devices, mix.cpu_milli, mix.shape, strict=True)
+    for arrivals, devices, cpu_milli, shape in rows:
+        kinds = reachable(can[shape], int(devices), int(cpu_milli), reach)
+        asked = float(arrivals * devices * amount[shape])
+        total += asked
+        key = kinds.tobytes()
+        sets[key] = kinds
+        demand[key] = demand.get(key, 0.0) + asked * (1.0 if (kinds == can[shape]).all() else UNSAID)
     return tuple(
         Reserve(kinds, demand[key] / total) for key, kinds in sets.items() if kinds.any() and (kinds < present).any()
     )

@@ -11,7 +11,7 @@ from terrazzo.model.request import Ask, PodRequest
 from terrazzo.placement.fleet import KIND, MIB, STATE, UNITS, Fleet
 from terrazzo.placement.landscape import Landscape
 from terrazzo.placement.popularity import Popularity
-from terrazzo.placement.protection import Reserve, Shield, reserves, shield, unreserved
+from terrazzo.placement.protection import Reach, Reserve, Shield, reachable, reserves, shield, unreserved
 from terrazzo.placement.strategies import STRATEGIES, Candidates
 from terrazzo.placement.tables import NEVER, Bools, Ints, Table, compile_ask, compile_mix, totals
 
@@ -59,6 +59,7 @@ class Rows:
         self._made_for: tuple[object, ...] = ()
         self._landscape = Landscape(fleet, compile_mix((), ()))
         self._levels: tuple[Reserve, ...] = ()
+        self._reach: Reach = {}
         self._totals: tuple[Ints, Ints] = totals(())
 
     def _prepare(self) -> None:
@@ -72,7 +73,8 @@ class Rows:
         self._totals = totals(fleet.kinds)
         present = np.isin(np.arange(len(fleet.kinds)), fleet.kind)
         present[0] = False
-        self._levels = reserves(compile_mix(self.popularity.everything(), fleet.kinds), present)
+        self._reach = fleet.reach()
+        self._levels = reserves(compile_mix(self.popularity.everything(), fleet.kinds), present, self._reach)
         self._rows.clear()
 
     def row(self, request: PodRequest, strategy: str, ask: Ask | None = None) -> Row:
@@ -89,7 +91,7 @@ class Rows:
                     del self._rows[old]
             wanted = ask or Ask(count=0)
             table = compile_ask(request, wanted, self.fleet.kinds, self.popularity.profiles())
-            concern = shield(table.test_mib < NEVER, self._levels) if ask is not None else None
+            concern = self._concern(request, table) if ask is not None else None
             nothing = np.zeros(0, dtype=np.int64)
             row = self._rows[key] = Row(nothing, nothing, table, concern)
         if len(row.score) < size:
@@ -103,6 +105,10 @@ class Rows:
             row.scored += len(changed)
             self.scored += len(changed)
         return row
+
+    def _concern(self, request: PodRequest, table: Table) -> Shield | None:
+        can = reachable(table.test_mib < NEVER, table.devices, request.cpu_milli, self._reach)
+        return shield(can, self._levels)
 
     def _refresh(self, row: Row, request: PodRequest, columns: NDArray[np.intp], strategy: str) -> None:
         fleet, table = self.fleet, row.table

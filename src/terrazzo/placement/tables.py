@@ -29,6 +29,7 @@ class Table(NamedTuple):
         test_mib, test_units: a device fits when it has at least this available.
         take_mib, take_units: what is then taken.
         alone: nobody else may hold it.
+        amount: thousandths of the device taken, of what the ask needs most of.
         placeable: for geometry kinds, per state, whether the slice fits (kinds × states), or None when no kind is cut.
         following: for geometry kinds, per state, the state afterwards.
     """
@@ -39,6 +40,7 @@ class Table(NamedTuple):
     take_mib: Ints
     take_units: Ints
     alone: Bools
+    amount: Ints
     placeable: Bools | None
     following: Ints | None
 
@@ -77,7 +79,9 @@ def compile_ask(request: PodRequest, ask: Ask, kinds: Sequence[Device | None], p
             following[index] = cuts.following(need.profile, popularity)
     # Several slices may lie on one device, so one fitting device is all that a row can ask for.
     devices = min(ask.count, 1) if ask.profile else ask.count
-    return Table(devices, test_mib, test_units, take_mib, take_units, alone, placeable, following)
+    mib, units = totals(kinds)
+    amount = np.maximum(take_mib * 1000 // mib, take_units * 1000 // units)
+    return Table(devices, test_mib, test_units, take_mib, take_units, alone, amount, placeable, following)
 
 
 class MixTable(NamedTuple):
@@ -86,28 +90,44 @@ class MixTable(NamedTuple):
     Classes that need the same of a device share a *shape*.
 
     Attributes:
-        weight, cpu_milli, devices: per class; ``devices`` is the count it asks for.
+        weight: per class, whole numbers that add up to about ``SCALE``; CPU-only classes are left out of the arrays.
+        arrivals, cpu_milli, devices: per class; ``devices`` is the count it asks for.
         shape: per class, its shape.
         test_mib, test_units: kinds × shapes.
-        amount: kinds × shapes, thousandths of a device that the shape takes.
+        amount: kinds × shapes, thousandths of a device that the shape takes of what it needs most of.
+        per_mib, per_units: kinds × shapes, thousandths that one MiB or unit of free capacity is worth to the shape.
         placeable: kinds × states × shapes, or None.
-        total: sum of weights.
+        total: sum of all weights, CPU-only classes too.
     """
 
     weight: Ints
+    arrivals: Ints
     cpu_milli: Ints
     devices: Ints
     shape: Ints
     test_mib: Ints
     test_units: Ints
     amount: Ints
+    per_mib: NDArray[np.float64]
+    per_units: NDArray[np.float64]
     placeable: Bools | None
     total: int
 
 
+SCALE = 1_000_000
+"""Weights are whole numbers that add up to about this, so that scores are exact and the same on every machine."""
+SMALL_MATTERS = 1.5
+"""A class counts by its arrivals over this power of what it asks for: many small requests fill the holes that few
+large ones leave, if the holes are there. 0 (arrivals alone) and 1 placed worse on the openb traces."""
+FREE = 1e9
+"""Worth of what a shape does not need: so much that it never is what runs out first."""
+SMALLEST = 0.15
+"""Devices below which a request counts as no smaller still."""
+
+
 def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixTable:
     """Return the table of the classes of ``mix`` that ask for devices."""
-    asking = [(kind, kind.ask, weight) for kind, weight in mix if kind.ask is not None and weight]
+    asking = [(kind, kind.ask, count) for kind, count in mix if kind.ask is not None and count]
     tables: list[Table] = []
     shapes: list[int] = []
     shape_of: dict[tuple[object, ...], int] = {}
@@ -120,19 +140,39 @@ def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixT
         shapes.append(shape_of[key])
     size = len(kinds)
     mib, units = totals(kinds)
-    take_mib, take_units = _stack(tables, "take_mib", size), _stack(tables, "take_units", size)
+    take_mib = _stack(tables, "take_mib", size) * 1000 / mib[:, None]
+    take_units = _stack(tables, "take_units", size) * 1000 / units[:, None]
+    amount = np.maximum(take_mib, take_units)
     cut = [t.placeable for t in tables if t.placeable is not None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_mib = np.where(take_mib > 0, amount / take_mib, FREE) * 1000 / mib[:, None]
+        per_units = np.where(take_units > 0, amount / take_units, FREE) * 1000 / units[:, None]
+    weight, total = _weights(mix, [ask.count for _, ask, _ in asking], amount.max(axis=0, initial=0)[shapes])
     return MixTable(
-        weight=np.array([weight for *_, weight in asking], dtype=np.int64),
+        weight=weight,
+        arrivals=np.array([count for *_, count in asking], dtype=np.int64),
         cpu_milli=np.array([kind.cpu_milli for kind, *_ in asking], dtype=np.int64),
         devices=np.array([ask.count for _, ask, _ in asking], dtype=np.int64),
         shape=np.array(shapes, dtype=np.intp),
         test_mib=_stack(tables, "test_mib", size),
         test_units=_stack(tables, "test_units", size),
-        amount=(take_mib * 1000 // mib[:, None] + take_units * 1000 // units[:, None]) // 2,
+        amount=np.floor(amount).astype(np.int64),
+        per_mib=per_mib,
+        per_units=per_units,
         placeable=np.stack(cut, axis=-1) if cut else None,
-        total=sum(weight for _, weight in mix),
+        total=total,
     )
+
+
+def _weights(mix: Sequence[Weighted], devices: Sequence[int], amount: NDArray[np.float64]) -> tuple[Ints, int]:
+    """Return the weights of the asking classes, and the sum of all, CPU-only classes at their count."""
+    count = np.array([count for kind, count in mix if kind.ask is not None and count], dtype=np.float64)
+    size = np.maximum(amount / 1000, SMALLEST) * np.array(devices, dtype=np.float64)
+    weight = count / size**SMALL_MATTERS
+    idle = sum(count for kind, count in mix if kind.ask is None)
+    everything = float(weight.sum()) + idle
+    scaled = np.round(weight * SCALE / max(everything, 1e-9)).astype(np.int64)
+    return scaled, int(scaled.sum()) + round(idle * SCALE / max(everything, 1e-9))
 
 
 def _stack(tables: Sequence[Table], field: str, kinds: int) -> Ints:

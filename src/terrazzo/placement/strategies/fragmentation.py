@@ -38,8 +38,8 @@ class Fragmentation:
         then = np.where(chosen[:, None, :], after(nodes, nodes.grid), nodes.grid)
         parts = land.parts_of(then)
         worth = land.weigh((parts > 0).sum(axis=1), parts.sum(axis=1), caps)
-        taken = (nodes.grid[:, SHARE] - then[:, SHARE]).sum(axis=1)
-        return OFFSET + self._steps(nodes, taken, before, worth), chosen.argmax(axis=1).astype(np.int64)
+        taken = nodes.table.amount[nodes.grid[:, KIND]] * chosen
+        return OFFSET + self._steps(nodes, taken.sum(axis=1), before, worth), chosen.argmax(axis=1).astype(np.int64)
 
     def _one(self, nodes: Candidates, caps: Floats, before: Floats) -> tuple[Ints, Ints]:
         """Try each device of each node that fits."""
@@ -52,7 +52,7 @@ class Fragmentation:
         parts = land.parts_of(then)[:, 0]
         count = land.count[at] - (was > 0) + (parts > 0)
         worth = land.weigh(count, land.usable[at] - was + parts, caps[node])
-        score = self._steps(nodes, (now - then)[:, SHARE, 0], before[node], worth)
+        score = self._steps(nodes, nodes.table.amount[now[:, KIND, 0]], before[node], worth)
         return _best(score, node, row, nodes.fit.shape[1])
 
     @staticmethod
