@@ -83,6 +83,8 @@ class Popularity:
             chosen.append(Weighted(kind, count))
             covered += count
         self._everything = tuple(Weighted(kind, count) for kind, count in ranked)
+        if not any(kind.ask is not None and kind.ask.whole for kind, _ in chosen):
+            chosen.append(Weighted(WHOLE_DEVICE, 0))
         self._mix = tuple(chosen)
         self.generation += 1
 

@@ -119,6 +119,9 @@ SCALE = 1_000_000
 SMALL_MATTERS = 1.5
 """A class counts by its arrivals over this power of what it asks for: many small requests fill the holes that few
 large ones leave, if the holes are there. 0 (arrivals alone) and 1 placed worse on the openb traces."""
+WHOLE_FLOOR = 0.2
+"""Part of all weight that whole devices have at least, even when nobody asked for one lately: somebody will, and a
+card kept whole costs little."""
 FREE = 1e9
 """Worth of what a shape does not need: so much that it never is what runs out first."""
 SMALLEST = 0.15
@@ -127,7 +130,7 @@ SMALLEST = 0.15
 
 def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixTable:
     """Return the table of the classes of ``mix`` that ask for devices."""
-    asking = [(kind, kind.ask, count) for kind, count in mix if kind.ask is not None and count]
+    asking = [(kind, kind.ask, count) for kind, count in mix if kind.ask is not None]
     tables: list[Table] = []
     shapes: list[int] = []
     shape_of: dict[tuple[object, ...], int] = {}
@@ -166,9 +169,14 @@ def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixT
 
 def _weights(mix: Sequence[Weighted], devices: Sequence[int], amount: NDArray[np.float64]) -> tuple[Ints, int]:
     """Return the weights of the asking classes, and the sum of all, CPU-only classes at their count."""
-    count = np.array([count for kind, count in mix if kind.ask is not None and count], dtype=np.float64)
+    count = np.array([count for kind, count in mix if kind.ask is not None], dtype=np.float64)
     size = np.maximum(amount / 1000, SMALLEST) * np.array(devices, dtype=np.float64)
     weight = count / size**SMALL_MATTERS
+    whole = np.array([kind.ask.whole for kind, _ in mix if kind.ask is not None], dtype=bool)
+    if whole.any():
+        floor = WHOLE_FLOOR / (1 - WHOLE_FLOOR) * float(weight[~whole].sum())
+        missing = max(0.0, floor - float(weight[whole].sum()))
+        weight[whole] += missing / int(whole.sum())
     idle = sum(count for kind, count in mix if kind.ask is None)
     everything = float(weight.sum()) + idle
     scaled = np.round(weight * SCALE / max(everything, 1e-9)).astype(np.int64)
