@@ -27,14 +27,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], groups: Sequenc
     """Return a table as text: columns as wide as their widest cell, two spaces between, nothing cut.
 
     Args:
-        columns: headers; one that starts with ``>`` is right-aligned.
+        columns: headers; one that starts with ``>`` is right-aligned, a newline in one makes two lines of heads.
         rows: cells.
         groups: headings over columns, from left to right.
     """
     body = [list(row) for row in rows]
     right = [column.startswith(">") for column in columns]
-    heads = [column.removeprefix(">") for column in columns]
-    widths = [max(len(head), *(len(row[i]) for row in body)) if body else len(head) for i, head in enumerate(heads)]
+    heads = [column.removeprefix(">").split("\n") for column in columns]
+    tall = max(len(head) for head in heads)
+    tops = [["", *head] if len(head) < tall else head for head in heads]
+    widths = [max(len(cell) for cell in (*head, *(row[i] for row in body))) for i, head in enumerate(heads)]
     for group in groups:
         room = sum(widths[group.first : group.last + 1]) + len(_GAP) * (group.last - group.first)
         widths[group.first] += max(0, len(group.title) - room)
@@ -45,7 +47,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], groups: Sequenc
         )
         return _GAP.join(placed).rstrip()
 
-    lines = [click.style(line(heads), bold=True), *(line(row) for row in body)]
+    lines = [click.style(line([top[i] for top in tops]), bold=True) for i in range(tall)]
+    lines += (line(row) for row in body)
     if groups:
         lines.insert(0, click.style(_group_line(groups, widths), dim=True))
     return "\n".join(lines)
