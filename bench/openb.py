@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
     if options.quick:
-        options.traces, options.seeds = "default,gpuspec33", "42"
+        options.traces, options.seeds = "default,gpuspec33", "1"
     return options
 
 

@@ -56,7 +56,7 @@ class Fragmentation:
         kinds = fleet.kinds
         asks = [kind.ask or Ask(count=0) for kind, _ in mix]
         tables = [_table(kind, ask, kinds) for (kind, _), ask in zip(mix, asks, strict=True)]
-        able = np.array([table.test_mib < NEVER for table in tables]).reshape(len(mix), len(kinds))
+        able = np.array([table.test_mib < NEVER for table in tables], dtype=bool).reshape(len(mix), len(kinds))
         takes = np.array([taken_thousandths(fleet, table) for table in tables], dtype=np.int64).reshape(able.shape)
         # A kind that a class cannot use never counts; giving it the class's size elsewhere leaves fewer sizes to test.
         takes = np.where(able, takes, np.where(able, takes, 0).max(axis=1, keepdims=True))
