@@ -181,6 +181,52 @@ def device(
     )
 
 
+def partition(
+    vendor: str,
+    model: str,
+    profile: str,
+    *,
+    node: str,
+    uuid: str,
+    memory_mib: int | Unknown | None = None,
+    units: int | None = None,
+    mode: SharingMode = SharingMode.GEOMETRY,
+    **more: Any,
+) -> Device:
+    """Return a static partition of a chip (a MIG instance, a vNPU that the node cut beforehand) as a device.
+
+    Args:
+        vendor: vendor word.
+        model: name of the parent as stated by the node or ours.
+        profile: the slice's name, without the vendor's prefix.
+        node: node name.
+        uuid: identity on the node.
+        memory_mib: memory as stated by the node; None takes the table's, or is unknown where there is no table.
+        units: compute as stated by the node; None takes the table's.
+        mode: ``whole`` where the plugin offers it as if it were a card.
+        **more: any other field of ``Device``.
+    """
+    row = chip(vendor, model)
+    table = geometry(row.geometry) if row is not None and row.geometry else None
+    cut = table.profile(profile) if table is not None else None
+    if memory_mib is None or (isinstance(memory_mib, Unknown) and cut is not None):
+        memory_mib = cut.memory_mib if cut is not None else Unknown(f"nobody tells the memory of a {profile}")
+    name = row.model if row is not None else _SUFFIX.sub("", model)
+    return Device(
+        node=node,
+        uuid=uuid,
+        vendor=vendor,
+        model="-".join(part for part in (name, "MIG" if vendor == "nvidia" else "", profile) if part),
+        memory_mib=memory_mib,
+        units=units or (cut.units if cut is not None else 1),
+        mode=mode,
+        sharers=1,
+        geometry=table,
+        profile=cut.name if cut is not None else profile,
+        **{"product": model, "family": row.family if row is not None else "", **more},
+    )
+
+
 def _as_mode(mode: SharingMode | None, vendor: str, row: Chip | None) -> dict[str, Any]:
     """Return what changes when a device is in another mode than its chip usually is."""
     if mode is None or (row is not None and mode is row.mode):

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from terrazzo.dialects.readers import Found, Reader, Source, ascend, counts, dra, hami, nvidia, ours
+from terrazzo.dialects.names import is_device_name
+from terrazzo.dialects.readers import Reader, Source, ascend, counts, dra, hami, no_twins, nvidia, ours
 from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.node import Node, Taint
@@ -25,8 +26,6 @@ from terrazzo.wire import kubernetes as k8s
 
 READERS: tuple[Reader, ...] = (ours.read, dra.read, hami.read, nvidia.read, ascend.read, counts.read)
 publish = ours.publish
-
-_HOST = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
 def read_nodes(
@@ -68,25 +67,13 @@ def read_node(source: Source) -> Node:
     for reader in READERS:
         result = reader(source._replace(settled=frozenset(settled)))
         if result is not None:
-            _unique(source, result)
+            no_twins(result.devices, f"node {source.name}")
             devices += (device for device in result.devices if device.vendor not in settled)
             unknowns += result.unknowns
             settled.update(result.vendors)
         if reader is ours.read and result is not None:
             break
     return _node(source, tuple(devices), tuple(unknowns))
-
-
-def _unique(source: Source, found: Found) -> None:
-    seen: set[str] = set()
-    for device in found.devices:
-        if device.uuid in seen:
-            raise InputError(
-                f"lists device {device.uuid} twice",
-                where=f"node {source.name}",
-                remedy="restart the plugin or agent that wrote its inventory",
-            )
-        seen.add(device.uuid)
 
 
 def _node(source: Source, devices: tuple[Device, ...], unknowns: tuple[Unknown, ...]) -> Node:
@@ -103,7 +90,7 @@ def _node(source: Source, devices: tuple[Device, ...], unknowns: tuple[Unknown, 
         memory_mib=_host(source, offered, "memory"),
         max_pods=source.allocatable("pods"),
         devices=devices,
-        other={name: source.allocatable(name) or 0 for name in offered if name not in _HOST},
+        other={name: source.allocatable(name) or 0 for name in offered if "/" in name and not is_device_name(name)},
         unknowns=unknowns,
     )
 
@@ -116,4 +103,4 @@ def _host(source: Source, offered: dict[str, k8s.Quantity], name: str) -> int | 
         # Memory is rounded up to MiB; a node's last fraction of a MiB is nobody's loss.
         return milli(value) if name == "cpu" else memory_mib(value)
     except InputError as error:
-        raise InputError(error.what, where=source.where(f"status.allocatable.{name}"), remedy=error.remedy) from None
+        raise InputError(error.what, where=source.where(f"status.allocatable[{name}]"), remedy=error.remedy) from None

@@ -212,6 +212,7 @@ class SliceDevice(Struct, rename="camel"):
     capacity: dict[str, dict[str, Any]] | None = None
     taints: list[Taint] | None = None
     allow_multiple_allocations: bool | None = None
+    consumes_counters: list[dict[str, Any]] | None = None
     basic: dict[str, Any] | None = None
 
 

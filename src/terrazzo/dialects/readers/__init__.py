@@ -6,13 +6,19 @@ in ``inventory`` fixes who is asked first; a later reader adds only vendors that
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
 
-from terrazzo.model.device import Device
+from terrazzo.model.device import Device, Health
 from terrazzo.model.errors import InputError
 from terrazzo.model.quantity import parse_quantity
 from terrazzo.model.unknown import Unknown
 from terrazzo.wire.kubernetes import ConfigMap, Node, ResourceSlice
+
+MOST_DEVICES = 1024
+"""On one node. A resource that says more counts something else: percent, MiB, units of memory."""
+MOST_MIB = 1 << 40
+"""An exbibyte; a figure beyond it is no memory of a device."""
 
 
 class Source(NamedTuple):
@@ -51,20 +57,21 @@ class Source(NamedTuple):
 
     def allocatable(self, resource: str) -> int | None:
         """Return an allocatable count, or None when the node does not list it."""
-        return self._amount(self.node.status.allocatable, resource)
+        return self._amount("allocatable", self.node.status.allocatable, resource)
 
     def capacity(self, resource: str) -> int | None:
         """Return a capacity, or None when the node does not list it."""
-        return self._amount(self.node.status.capacity, resource)
+        return self._amount("capacity", self.node.status.capacity, resource)
 
-    def _amount(self, amounts: dict[str, str | int | float] | None, resource: str) -> int | None:
+    def _amount(self, section: str, amounts: dict[str, str | int | float] | None, resource: str) -> int | None:
         value = (amounts or {}).get(resource)
         if value is None:
             return None
         try:
             return max(0, int(parse_quantity(value)))
         except InputError as error:
-            raise InputError(error.what, where=self.where(f"status {resource}"), remedy=error.remedy) from None
+            where = self.where(f"status.{section}[{resource}]")
+            raise InputError(error.what, where=where, remedy=error.remedy) from None
 
     def resources(self) -> tuple[str, ...]:
         """Return the names of all extended resources that the node lists, sorted."""
@@ -105,3 +112,25 @@ class Reader(Protocol):
 def made_up(source: Source, vendor: str, index: int) -> str:
     """Return a stable identity for a device whose dump names none; plainly not a vendor's."""
     return f"{source.name}/{vendor}-{index}"
+
+
+def health(ok: bool, why: str = "the device plugin offers fewer than the node has") -> dict[str, Any]:
+    """Return the health fields of a device, for a builder."""
+    return {"health": Health.HEALTHY} if ok else {"health": Health.DEGRADED, "health_reason": why}
+
+
+def no_twins(devices: Iterable[Device], where: str) -> None:
+    """Refuse a list that names a device twice: which of the two rows is true, nobody can say.
+
+    Raises:
+        InputError: with ``where`` and the UUID.
+    """
+    seen: set[str] = set()
+    for device in devices:
+        if device.uuid in seen:
+            raise InputError(
+                f"lists device {device.uuid} twice",
+                where=where,
+                remedy="restart the plugin or agent that wrote it, or delete one of the two",
+            )
+        seen.add(device.uuid)

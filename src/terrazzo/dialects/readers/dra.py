@@ -2,31 +2,45 @@
 
 Source: Kubernetes API reference, ``resource.k8s.io`` v1 (v1beta1 wraps a device's fields in ``basic``). A pool is
 complete when as many slices of its newest generation are there as it says; an incomplete pool is unknown, not small.
+Memory, product and UUID have no standard names: every driver here calls its memory capacity ``memory``.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from terrazzo.dialects import catalogue
-from terrazzo.dialects.readers import Found, Source
-from terrazzo.model.device import Device, Health, SharingMode
+from terrazzo.dialects.readers import MOST_MIB, Found, Source, health
+from terrazzo.dialects.readers.looks import looks_like_accelerator
+from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.quantity import memory_mib
 from terrazzo.model.unknown import Unknown
 from terrazzo.wire.kubernetes import ResourceSlice, SliceDevice
 
-_DRIVERS = (
-    ("nvidia", "nvidia"), ("huawei", "ascend"), ("ascend", "ascend"), ("npu", "ascend"), ("cambricon", "cambricon"),
-    ("mlu", "cambricon"), ("hygon", "hygon"), ("mthreads", "mthreads"), ("metax", "metax"), ("amd", "amd"),
-    ("intel", "intel"),
-)  # fmt: skip
+_VENDORS = {
+    "huawei": "ascend", "npu": "ascend", "mlu": "cambricon", "dcu": "hygon", "hcu": "hygon", "musa": "mthreads",
+    "xpu": "kunlunxin", "gcu": "enflame",
+}  # fmt: skip
+"""Words of driver names that are not themselves a vendor's word."""
 _NOT_DEVICES = ("compute-domain", "vfio")
+_PRODUCT = ("productName", "model", "product", "deviceType")
 
 
 class _Pool(NamedTuple):
     driver: str
     name: str
+
+
+class _Told(NamedTuple):
+    """A device's fields, whichever version of the API they were written in."""
+
+    name: str
+    attributes: dict[str, Any]
+    capacity: dict[str, Any]
+    taints: tuple[str, ...]
+    carved: bool
 
 
 def read(source: Source) -> Found | None:
@@ -35,107 +49,132 @@ def read(source: Source) -> Found | None:
     Raises:
         InputError: a capacity is no quantity.
     """
-    if not source.slices:
-        return None
     devices: list[Device] = []
     unknowns: list[Unknown] = []
-    pools: dict[_Pool, list[ResourceSlice]] = {}
-    for each in source.slices:
-        if not any(word in each.spec.driver for word in _NOT_DEVICES):
-            pools.setdefault(_Pool(each.spec.driver, each.spec.pool.name), []).append(each)
-    for pool, slices in sorted(pools.items()):
+    vendors: set[str] = set()
+    for pool, slices in sorted(_pools(source).items()):
         newest = max(each.spec.pool.generation for each in slices)
         current = [each for each in slices if each.spec.pool.generation == newest]
         wanted = current[0].spec.pool.resource_slice_count
         if len(current) < wanted:
             unknowns.append(
-                Unknown(source.where(f"pool {pool.name} of {pool.driver} has {len(current)} of {wanted} slices here"))
+                Unknown(
+                    source.where(
+                        f"pool {pool.name} of {pool.driver} has {len(current)} of {wanted} slices of generation "
+                        f"{newest} here, so it may have more devices"
+                    )
+                )
             )
-        for each in sorted(current, key=lambda s: s.metadata.name):
-            for device in each.spec.devices or ():
-                devices.append(_device(source, pool.driver, device, len(devices)))
-    vendors = tuple(sorted({device.vendor for device in devices} | {_vendor(pool.driver) for pool in pools}))
-    return Found(tuple(devices), tuple(unknowns), vendors) if pools else None
+        told = [
+            _told(device)
+            for each in sorted(current, key=lambda each: each.metadata.name)
+            for device in each.spec.devices or ()
+        ]
+        made = [_device(source, pool, each, position) for position, each in enumerate(_real(told), len(devices))]
+        devices += made
+        vendors |= {device.vendor for device in made} or {_vendor(pool.driver)}
+    return Found(tuple(devices), tuple(unknowns), tuple(sorted(vendors))) if vendors else None
+
+
+def _pools(source: Source) -> dict[_Pool, list[ResourceSlice]]:
+    pools: dict[_Pool, list[ResourceSlice]] = {}
+    for each in source.slices:
+        driver = each.spec.driver
+        known = _vendor(driver) in catalogue.VENDORS or driver.endswith(".terrazzo.io")
+        if any(word in driver for word in _NOT_DEVICES) or not (known or looks_like_accelerator(driver)):
+            continue
+        pools.setdefault(_Pool(driver, each.spec.pool.name), []).append(each)
+    return pools
 
 
 def _vendor(driver: str) -> str:
-    return next((vendor for word, vendor in _DRIVERS if word in driver), driver)
+    """Return the vendor that a driver's name speaks of, else the name itself."""
+    words = re.split(r"[./-]", driver.casefold())
+    for word in words:
+        if word in catalogue.VENDORS:
+            return word
+    return next((_VENDORS[word] for word in words if word in _VENDORS), driver)
 
 
-def _device(source: Source, driver: str, device: SliceDevice, index: int) -> Device:
+def _told(device: SliceDevice) -> _Told:
     basic = device.basic or {}
-    attributes = {**_flat(basic.get("attributes")), **_flat(device.attributes)}
-    capacity = {**_named(basic.get("capacity")), **_named(device.capacity)}
-    vendor = str(attributes.get("vendor") or _vendor(driver))
-    product = str(attributes.get("productName") or attributes.get("model") or attributes.get("product") or "")
-    where = f"resource slice of {driver} on {source.name}: devices[{device.name}]"
-    memory = _memory(capacity.get("memory"), where)
-    profile = str(attributes.get("profile") or "")
-    more: dict[str, Any] = {}
-    taints = [taint.key for taint in device.taints or () if taint.effect in {"NoSchedule", "NoExecute"}]
-    if taints:
-        more = {"health": Health.DEGRADED, "health_reason": f"tainted {', '.join(taints)}"}
-    if isinstance(attributes.get("numaNode"), int):
-        more["numa"] = attributes["numaNode"]
-    number = attributes.get("index")
-    if attributes.get("type") == "mig" or profile:
-        more |= {"profile": profile, "sharers": 1, "mode": SharingMode.GEOMETRY}
-        chip = catalogue.chip(vendor, product)
-        more["geometry"] = catalogue.geometry(chip.geometry) if chip and chip.geometry else None
-    return _made(
-        vendor, product, source.name, device, memory, attributes, number if isinstance(number, int) else index, more
+    taints = [(taint.key, taint.effect) for taint in device.taints or ()]
+    older = basic.get("taints")
+    if isinstance(older, list):
+        taints += [(str(each.get("key")), str(each.get("effect"))) for each in older if isinstance(each, dict)]
+    return _Told(
+        device.name,
+        {**_flat(basic.get("attributes")), **_flat(device.attributes)},
+        {**_flat(basic.get("capacity")), **_flat(device.capacity)},
+        tuple(key for key, effect in taints if effect in {"NoSchedule", "NoExecute"}),
+        bool(device.consumes_counters or basic.get("consumesCounters")),
     )
 
 
-def _made(
-    vendor: str,
-    product: str,
-    node: str,
-    device: SliceDevice,
-    memory: int | Unknown,
-    attributes: dict[str, Any],
-    index: int,
-    more: dict[str, Any],
-) -> Device:
-    uuid = str(attributes.get("uuid") or f"{node}/{device.name}")
-    geometry = more.pop("geometry", None)
-    made = catalogue.device(
-        vendor, product, node=node, uuid=uuid, index=index, memory_mib=memory, mode=more.pop("mode", None), **more
-    )
-    if not made.profile:
-        return made
-    profile = geometry.profile(made.profile) if geometry is not None else None
-    return Device(
-        node=node, uuid=uuid, vendor=vendor, model=f"{made.model}-MIG-{made.profile}", product=product,
-        family=made.family, index=index, memory_mib=memory, units=profile.units if profile else 1,
-        mode=SharingMode.GEOMETRY, sharers=1, geometry=geometry, profile=made.profile, numa=made.numa,
-        health=made.health, health_reason=made.health_reason,
-    )  # fmt: skip
-
-
-def _flat(attributes: Any) -> dict[str, Any]:
-    """Return attributes without the domain before their name and the type around their value."""
-    if not isinstance(attributes, dict):
+def _flat(fields: Any) -> dict[str, Any]:
+    """Return fields without the domain before their name and the type around their value."""
+    if not isinstance(fields, dict):
         return {}
     return {
-        str(name).rpartition("/")[2]: next(iter(value.values()), None) if isinstance(value, dict) else value
-        for name, value in attributes.items()
+        str(name).rpartition("/")[2]: (value.get("value") or next(iter(value.values()), None))
+        if isinstance(value, dict)
+        else value
+        for name, value in fields.items()
     }
 
 
-def _named(capacity: Any) -> dict[str, Any]:
-    if not isinstance(capacity, dict):
-        return {}
-    return {
-        str(name).rpartition("/")[2]: value.get("value") if isinstance(value, dict) else value
-        for name, value in capacity.items()
+def _real(told: list[_Told]) -> list[_Told]:
+    """Drop slices that are only offered: a driver that cuts on demand lists every one that could be, and the card."""
+    cards = {str(each.attributes.get("uuid")) for each in told if not _profile(each)}
+    return [
+        each
+        for each in told
+        if not (_profile(each) and each.carved and (str(each.attributes.get("parentUUID")) in cards or _offered(each)))
+    ]
+
+
+def _offered(each: _Told) -> bool:
+    """A slice that exists has a UUID of its own."""
+    return not each.attributes.get("uuid")
+
+
+def _profile(each: _Told) -> str:
+    profile = each.attributes.get("profile")
+    return str(profile) if profile else "mig" if str(each.attributes.get("type")).casefold() == "mig" else ""
+
+
+def _device(source: Source, pool: _Pool, each: _Told, position: int) -> Device:
+    attributes = each.attributes
+    stated = str(attributes.get("vendor") or "").casefold()
+    vendor = stated if stated in catalogue.VENDORS else _vendor(pool.driver)
+    product = str(next((attributes[name] for name in _PRODUCT if attributes.get(name)), ""))
+    where = f"resource slice of {pool.driver} on {source.name}: devices[{each.name}]"
+    memory = _memory(each.capacity.get("memory"), where)
+    number, numa = attributes.get("index"), attributes.get("numaNode", attributes.get("numa"))
+    fields: dict[str, Any] = {
+        "node": source.name,
+        "uuid": str(attributes.get("uuid") or f"{source.name}/{each.name}"),
+        "index": number if _natural(number) else position,
+        "numa": numa if _natural(numa) else None,
+        **health(not each.taints, f"tainted {', '.join(each.taints)}"),
     }
+    profile = _profile(each)
+    if profile:
+        return catalogue.partition(vendor, product, profile, memory_mib=memory, **fields)
+    if catalogue.chip(vendor, product) is None:
+        return catalogue.device(vendor, product, memory_mib=memory, mode=catalogue.usual_mode(vendor), **fields)
+    return catalogue.device(vendor, product, memory_mib=None if isinstance(memory, Unknown) else memory, **fields)
+
+
+def _natural(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_MIB
 
 
 def _memory(value: Any, where: str) -> int | Unknown:
     if value is None:
         return Unknown(f"{where} states no memory")
     try:
-        return memory_mib(value) or Unknown(f"{where} states no memory")
+        mib = memory_mib(value)
     except InputError as error:
-        raise InputError(error.what, where=where, remedy=error.remedy) from None
+        raise InputError(error.what, where=f"{where}.capacity[memory]", remedy=error.remedy) from None
+    return mib if 0 < mib <= MOST_MIB else Unknown(f"{where} states a memory of {mib} MiB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import convert, to_builtins
 
 from terrazzo.dialects import catalogue
-from terrazzo.dialects.readers import Found, Source
+from terrazzo.dialects.readers import MOST_MIB, Found, Source, no_twins
 from terrazzo.model.device import Device, Health, SharingMode
 from terrazzo.model.errors import InputError
 from terrazzo.model.node import Node
@@ -25,6 +25,7 @@ def read(source: Source) -> Found | None:
     where = source.where(f"annotation {state.INVENTORY}")
     inventory = state.decode(text, state.InventoryState, where)
     devices = tuple(_device(source.name, each, f"{where}: devices[{i}]") for i, each in enumerate(inventory.devices))
+    no_twins(devices, where)
     return Found(devices, (), tuple(sorted({device.vendor for device in devices})))
 
 
@@ -37,7 +38,8 @@ def _device(node: str, row: state.InventoryDevice, where: str) -> Device:
     if row.mode not in [mode.value for mode in SharingMode] or row.health not in [health.value for health in Health]:
         raise InputError(f"mode {row.mode!r} or health {row.health!r} is not a known word", where=where)
     numbers = (row.units, row.sharers, row.step)
-    if min(numbers) < 1 or (row.mib is not None and row.mib < 1) or row.foreign_mib < 0 or not row.uuid:
+    mib = 1 if row.mib is None else row.mib
+    if min(*numbers, mib) < 1 or max(*numbers, mib, row.foreign_mib) > MOST_MIB or row.foreign_mib < 0 or not row.uuid:
         raise InputError(
             "a device needs a uuid and amounts of at least 1", where=where, remedy="republish the inventory"
         )
