@@ -55,6 +55,7 @@ def command(
     if form in {"json", "yaml"}:
         from terrazzo.cli.render import dump  # noqa: PLC0415 - see above
 
+        found.notes += known.notes
         dump(stock.as_data(found, counts), form)
     else:
         _print(known, found, counts)
@@ -86,7 +87,7 @@ def _print(cluster: Cluster, found: Stock, counts: list[Fits]) -> None:
         say(f"?{number}: {reason}", fg="yellow")
     for line in found.sick:
         say(f"sick: {line}", fg="red")
-    notes(cluster.notes)
+    notes([*found.notes, *cluster.notes])
 
 
 def _row(line: Line, found: Stock) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from terrazzo.cli.cluster import Cluster
+from terrazzo.cli.render import first
 from terrazzo.cli.sentences import memory
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Device, Health, SharingMode
@@ -70,6 +71,7 @@ class Stock:
     pods: int = 0
     unknowns: list[str] = field(default_factory=list)
     sick: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def take(cluster: Cluster, by: str) -> Stock:
@@ -89,6 +91,9 @@ def take(cluster: Cluster, by: str) -> Stock:
             if device.health is not Health.HEALTHY:
                 stock.sick.append(f"{node.name} device {device.index} ({device.model}): {_illness(device)}")
             _count(cluster, line, view)
+    closed = [node.name for node in cluster.fleet.nodes() if node.devices and (node.unschedulable or not node.ready)]
+    if closed:
+        stock.notes.append(f"cordoned or not ready, so that no new pod goes there: {first(closed)}")
     for node in cluster.fleet.nodes():
         _doubt(stock.unknowns, (each.reason for each in node.unknowns if node.devices))
     stock.pods = sum(1 for allocation in cluster.fleet.allocations() if allocation.uses)
@@ -131,6 +136,8 @@ def _count(cluster: Cluster, line: Line, view: DeviceView) -> None:
     line.whole_free += not view.holders and _gives_whole(view)
     if not isinstance(device.memory_mib, int):
         line.unknown_memory += 1
+        if not view.holders and not line.largest_mib:
+            line.largest = "whole"
         return
     line.total_mib = (line.total_mib or 0) + device.memory_mib
     line.granted_mib += min(device.memory_mib, sum(use.memory_mib for use in uses))
@@ -161,8 +168,8 @@ def _largest(view: DeviceView) -> tuple[int, str]:
             return view.free_mib, f"{memory(view.free_mib, down=True)}, 100%"
         best = max(open_, key=lambda p: (p.memory_mib, p.units), default=None)
         return (best.memory_mib, best.name) if best is not None else (0, "none")
-    if device.mode is SharingMode.WHOLE and view.holders:
-        return 0, "none"
+    if device.mode is SharingMode.WHOLE:
+        return (0, "none") if view.holders else (view.free_mib, f"whole, {memory(view.free_mib, down=True)}")
     mib = view.free_mib // device.memory_step_mib * device.memory_step_mib
     return mib, f"{memory(mib, down=True)}, {view.free_units * 100 // device.units}%"
 
@@ -312,4 +319,5 @@ def as_data(stock: Stock, counts: list[Fits]) -> dict[str, Any]:
         "fits": [{"size": fits.size, "pods": fits.pods, "per_model": fits.per_model} for fits in counts],
         "unknown": stock.unknowns,
         "unhealthy": stock.sick,
+        "notes": stock.notes,
     }

@@ -6,6 +6,7 @@ template is found wherever it lies, with the number of replicas written beside i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -24,7 +25,10 @@ _WORKLOADS = frozenset({
     "Pod", "PodTemplate", "CronJob", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet",
     "ReplicationController", "Job",
 })  # fmt: skip
-_COUNTS = ("replicas", "parallelism", "completions", "numReplicas", "minAvailable", "desiredReplicas")
+_LEADERS_AND_WORKERS = "leaderWorkerTemplate"
+_GROUP_SIZE = "numOfHosts"
+_TITLES = re.compile(r"(?:(?:Group|Replica|Pod)?(?:Spec|Template)s?)$|^(?:spec|template)$")
+"""Endings of field names that say nothing of who the pods are: headGroupSpec, pytorchReplicaSpecs, leaderTemplate."""
 
 
 class Made(NamedTuple):
@@ -79,10 +83,11 @@ def pods_of(thing: Object, where: str) -> list[Made]:
 
 def is_workload(thing: Object) -> bool:
     """Return whether ``thing`` is a workload, although it may make no pod now (``replicas: 0``)."""
-    spec = thing.get("spec")
-    if thing.get("kind") in _WORKLOADS:
-        return True
-    return bool(list(_templates(spec, (), 1, ""))) if isinstance(spec, dict) else False
+    return thing.get("kind") in _WORKLOADS or next(_templates(_body(thing), (), 1, ""), None) is not None
+
+
+def _body(thing: Object) -> Object:
+    return {"spec": thing.get("spec")}
 
 
 def _count(value: Any, where: str) -> int:
@@ -130,9 +135,14 @@ def _pod(thing: Object, where: str) -> Pod:
 
 def _found(thing: Object, name: str, namespace: str, where: str, owner: str) -> Iterator[Made]:
     """Yield the pods of every template inside an object of a kind nobody here knows."""
-    for path, template, count in _templates(thing.get("spec"), (), 1, where):
-        words = "-".join(word.casefold() for word in path if word not in {"template", "podTemplate", "spec"})
-        full = f"{name}-{words}" if words else name
+    total = 0
+    for path, template, count in _templates(_body(thing), (), 1, where):
+        full = "-".join([name, *(word.casefold() for word in path)])
+        total += count
+        if total > MOST:
+            raise InputError(f"makes more than {MOST} pods", where=where, remedy="write fewer replicas")
+        if not count:
+            continue
         pod = _from_template(template, full, namespace, where, owner)
         for i in range(count):
             label = f"{full}-{i}" if count > 1 else full
@@ -142,22 +152,51 @@ def _found(thing: Object, name: str, namespace: str, where: str, owner: str) -> 
 def _templates(
     part: Any, path: tuple[str, ...], count: int, where: str
 ) -> Iterator[tuple[tuple[str, ...], Object, int]]:
+    """Yield every pod template with the words that tell it from its neighbours and the number of its pods."""
     if len(path) > _DEEP:
         raise InputError("is nested too deeply", where=where)
-    if isinstance(part, list):
-        for index, each in enumerate(part):
-            named = each.get("name") or each.get("groupName") if isinstance(each, dict) else None
-            yield from _templates(each, (*path, str(named or index)), count, where)
     if not isinstance(part, dict):
         return
-    stated = next((part[key] for key in _COUNTS if part.get(key) is not None), None)
-    here = count if stated is None else count * _count(stated, f"{where}: {'.'.join(path)}.replicas")
+    if _is_template(part):
+        yield path, part, count
+        return
+    here = count * _multiplicity(part, where)
     for key in sorted(part):
         value = part[key]
-        if isinstance(value, dict) and _is_template(value):
-            yield (*path, key), value, here
-        elif isinstance(value, dict | list):
-            yield from _templates(value, (*path, key), here, where)
+        if isinstance(value, list):
+            for index, each in enumerate(value):
+                named = (each.get("name") or each.get("groupName")) if isinstance(each, dict) else None
+                yield from _templates(each, (*path, str(named or f"{key}-{index}")), here, where)
+        elif isinstance(value, dict):
+            yield from _templates(value, _words(path, key), here * _members(part, key, where), where)
+
+
+def _words(path: tuple[str, ...], key: str) -> tuple[str, ...]:
+    word = _TITLES.sub("", key)
+    # leaderWorkerTemplate, pytorchReplicaSpecs and their like hold the parts, whose own names follow.
+    holds_parts = key.endswith("Specs") or key == _LEADERS_AND_WORKERS
+    return path if not word or holds_parts else (*path, word)
+
+
+def _multiplicity(part: Object, where: str) -> int:
+    """Return how many pods each template below ``part`` makes, by the counts that stand beside it."""
+    times = 1
+    stated = next((key for key in ("replicas", "minReplicas") if part.get(key) is not None), None)
+    if stated is not None:
+        times *= _count(part[stated], f"{where}: {stated}")
+    if part.get("parallelism") is not None:
+        times *= _job_count(part, where)
+    return times * _count(part.get(_GROUP_SIZE), f"{where}: {_GROUP_SIZE}")
+
+
+def _members(part: Object, key: str, where: str) -> int:
+    """Return how many pods of one group come from this template: a group of ``size`` has one leader."""
+    if key not in {"leaderTemplate", "workerTemplate"} or part.get("size") is None:
+        return 1
+    size = _count(part["size"], f"{where}: size")
+    if key == "leaderTemplate":
+        return min(size, 1)
+    return max(0, size - 1) if isinstance(part.get("leaderTemplate"), dict) else size
 
 
 def _is_template(part: Object) -> bool:
