@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from terrazzo.model.allocation import Allocation
+from terrazzo.model.device import Device
 from terrazzo.placement.demand import usable_mib
 from terrazzo.placement.fleet import Fleet
 from terrazzo.simulator.baselines import thousandths
@@ -24,7 +25,8 @@ class _Size(NamedTuple):
 class Meter:
     """Counts what is granted.
 
-    Compute of devices with different units is added up as parts of a device.
+    Compute of devices with different units is added up as parts of a device. Slices that were cut beforehand count as
+    the one card that they are.
 
     Args:
         fleet: empty, as it is at the start.
@@ -35,9 +37,11 @@ class Meter:
         self._fleet = fleet
         self._lost = lost
         devices = [device for node in fleet.nodes() for device in node.devices]
-        self._sizes = {(d.node, d.uuid): _Size(usable_mib(d), d.units) for d in devices}
-        self.devices = len(devices)
-        self._memory_mib = sum(size.memory_mib for size in self._sizes.values())
+        self._card = {(d.node, d.uuid): _card(d) for d in devices}
+        self._units = {(d.node, d.uuid): _card_size(d).units for d in devices}
+        cards = {_card(d): _card_size(d) for d in devices}
+        self.devices = len(cards)
+        self._memory_mib = sum(size.memory_mib for size in cards.values())
         self._holders: dict[tuple[str, str], int] = {}
         self._granted_mib = 0
         self._reserved: dict[int, int] = {}
@@ -51,14 +55,14 @@ class Meter:
         self.running += sign
         for use in allocation.uses:
             at = (allocation.node, use.uuid)
-            size = self._sizes[at]
+            units, card = self._units[at], self._card[at]
             self._granted_mib += sign * use.memory_mib
-            self._reserved[size.units] = self._reserved.get(size.units, 0) + sign * use.units
-            left = self._holders.get(at, 0) + sign
+            self._reserved[units] = self._reserved.get(units, 0) + sign * use.units
+            left = self._holders.get(card, 0) + sign
             if left:
-                self._holders[at] = left
+                self._holders[card] = left
             else:
-                del self._holders[at]
+                del self._holders[card]
 
     def _now(self, waiting: int) -> tuple[float, float, int, int, int]:
         devices = max(1, self.devices)
@@ -99,3 +103,16 @@ class Meter:
         if not idle:
             return 0.0
         return float(self._lost(free, fleet.cpu_milli[columns], fleet.kind[columns, 0]).sum()) / idle
+
+
+def _card(device: Device) -> tuple[str, str]:
+    """Return the card that a device is, or is a slice of."""
+    return device.node, device.uuid.rpartition("/")[0] if device.profile else device.uuid
+
+
+def _card_size(device: Device) -> _Size:
+    """Return memory and compute of the card; of a slice's card as its table of slices tells."""
+    if not device.profile or device.geometry is None:
+        return _Size(usable_mib(device), device.units)
+    profiles = device.geometry.profiles
+    return _Size(max(profile.memory_mib for profile in profiles), max(profile.units for profile in profiles))

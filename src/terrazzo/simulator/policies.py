@@ -14,7 +14,7 @@ from terrazzo.model.policy import STRATEGIES, Policy
 from terrazzo.model.request import PodRequest
 from terrazzo.placement.engine import Engine
 from terrazzo.placement.fleet import Fleet
-from terrazzo.simulator import rewrites
+from terrazzo.simulator import partitions, rewrites
 from terrazzo.simulator.baselines import BestFit, FirstFit, Placer, Random
 from terrazzo.simulator.fgd import Fgd
 from terrazzo.simulator.hami import Hami, with_slots
@@ -30,6 +30,7 @@ class Approach(NamedTuple):
         says: what it does, in a few words, for reports.
         placer: makes the one who decides, from the fleet, all requests to come (only ``fgd`` looks) and chance.
         nodes: what becomes of a node.
+        prepare: what becomes of the fleet, from all (rewritten) requests to come; by default of each node by itself.
         rewrite: makes, from the nodes as they were, what becomes of a pod.
         fenced: whether a pod is kept from taking more memory than it was granted.
     """
@@ -39,6 +40,18 @@ class Approach(NamedTuple):
     nodes: Callable[[Node], Node] = lambda node: node
     rewrite: Callable[[Sequence[Node]], Rewrite] = lambda _: lambda request: request
     fenced: bool = True
+    prepare: Callable[[Sequence[Node], Sequence[PodRequest]], tuple[Node, ...]] | None = None
+
+    def fleet(self, nodes: Sequence[Node], requests: Sequence[PodRequest]) -> tuple[Node, ...]:
+        """Return the fleet as this policy shares it.
+
+        Args:
+            nodes: as they are.
+            requests: all to come, rewritten.
+        """
+        if self.prepare is not None:
+            return self.prepare(nodes, requests)
+        return tuple(self.nodes(node) for node in nodes)
 
 
 def _engine(strategy: str) -> MakePlacer:
@@ -78,6 +91,12 @@ APPROACHES: dict[str, Approach] = {
         _engine("pack"),
         nodes=rewrites.mig_node,
         rewrite=rewrites.mig_ask,
+    ),
+    "mig-static": Approach(
+        "NVIDIA cards cut beforehand into the slices that the pods to come need; other devices whole",
+        lambda fleet, _requests, _rng: BestFit(fleet),
+        rewrite=rewrites.mig_ask,
+        prepare=partitions.best_static,
     ),
     "hami": Approach(
         "HAMi's defaults: ten slots, fullest node before the pod is there, emptiest devices",

@@ -68,10 +68,11 @@ def replay(
     """
     way = policies.approach(policy)
     ordered = openb.node_order(nodes, seed)
-    fleet = Fleet(way.nodes(node) for node in ordered)
     rewrite = way.rewrite(ordered)
     made = {pod: rewrite(pod.request("")) for pod in dict.fromkeys(pods)}
-    placer = way.placer(fleet, [made[pod] for pod in pods], np.random.default_rng(seed + _POLICY_SEED))
+    asked = [made[pod] for pod in pods]
+    fleet = Fleet(way.fleet(ordered, asked))
+    placer = way.placer(fleet, asked, np.random.default_rng(seed + _POLICY_SEED))
     capacity = 1000 * sum(len(node.devices) for node in nodes)
     order = openb.sequence(pods, capacity, tune, seed)
     sums: dict[int, list[float]] = {}

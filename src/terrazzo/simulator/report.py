@@ -22,7 +22,7 @@ class Point(Struct, frozen=True, gc=False):
         at_s: seconds since the start; for a mean, the end of the time it covers.
         memory_granted: part of all device memory that is granted, 0..1.
         compute_reserved: part of all compute that is reserved, 0..1.
-        devices_held: devices that somebody holds.
+        devices_held: devices that somebody holds; slices that were cut beforehand count as the one card that they are.
         devices_free: devices that nobody holds.
         running, waiting: pods.
         fragmented: part of what is idle that the mean request of this workload could not use, 0..1.

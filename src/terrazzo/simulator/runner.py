@@ -99,10 +99,10 @@ class _Run:
         if len(set(self.keys)) < len(self.keys):
             double = next(key for key in self.keys if self.keys.count(key) > 1)
             raise InputError(f"the pod {double} is submitted twice", where=f"workload {spec.name}")
-        self.nodes = tuple(self.way.nodes(node) for node in spec.nodes)
-        self.fleet = Fleet(self.nodes)
         rewrite = self.way.rewrite(spec.nodes)
         self.requests = [rewrite(arrival.request) for arrival in self.arrivals]
+        self.nodes = self.way.fleet(spec.nodes, self.requests)
+        self.fleet = Fleet(self.nodes)
         self.placer = self.way.placer(self.fleet, self.requests, np.random.default_rng(spec.seed))
         asking = [request for request in self.requests if request.asks_devices]
         self.meter = Meter(self.fleet, Fragmentation(typical(asking), self.fleet))

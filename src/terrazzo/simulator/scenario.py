@@ -260,7 +260,7 @@ class _Reader:
         for index in range(group.nodes):
             name = f"{prefix}-{index:03d}"
             devices = tuple(
-                catalogue.device(group.vendor, group.model, node=name, uuid=f"{name}/{i}", index=i, mode=group.mode)
+                catalogue.device(group.vendor, group.model, node=name, uuid=f"{name}-{i}", index=i, mode=group.mode)
                 for i in range(group.devices)
             )
             if any(isinstance(device.memory_mib, Unknown) for device in devices):

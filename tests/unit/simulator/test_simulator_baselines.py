@@ -96,7 +96,7 @@ def test_every_policy_keeps_within_devices_and_obeys_rules(name: str) -> None:
     nodes = [node("a", 4, model="G"), node("b", 4, model="H", cpu=3_000)]
     requests = [share(p, cpu=1_000, model=m) for p in (30, 70, 100, 50, 0) for m in ("", "H")] * 3
     rewrite = way.rewrite(nodes)
-    fleet = Fleet(way.nodes(each) for each in nodes)
+    fleet = Fleet(way.fleet(nodes, [rewrite(each) for each in requests]))
     placer = way.placer(fleet, [rewrite(each) for each in requests], np.random.default_rng(1))
     placed = 0
     for number, request in enumerate(requests):

@@ -6,7 +6,7 @@ from terrazzo.dialects import catalogue
 from terrazzo.model.device import SharingMode
 from terrazzo.model.node import Node
 from terrazzo.model.request import Ask, ContainerRequest, PodRequest
-from terrazzo.simulator import Arrival, Report, SimulationSpec, rewrites, simulate
+from terrazzo.simulator import Arrival, Report, SimulationSpec, partitions, rewrites, simulate
 
 
 def box(vendor: str = "nvidia", model: str = "A100-80", devices: int = 8) -> Node:
@@ -84,3 +84,40 @@ def test_the_requests_of_all_policies_keep_their_identity() -> None:
         changed = rewrite(request)
         assert changed.key == request.key
         assert [ask.count for ask in changed.containers[0].asks] == [1, 2]
+
+
+# -- cut beforehand -----------------------------------------------------------------------------------------------
+
+
+def parts(found: tuple[Node, ...]) -> list[list[str]]:
+    cards: dict[str, list[str]] = {}
+    for each in found:
+        for device in each.devices:
+            cards.setdefault(device.uuid.partition("/")[0], []).append(device.profile)
+    return list(cards.values())
+
+
+def test_cards_are_cut_into_what_comes_and_the_rest_into_the_largest() -> None:
+    small = ask_pod("s", Ask(memory_mib=4096, cores_percent=10))
+    large = ask_pod("l", Ask(memory_mib=30_000, cores_percent=30))
+    assert parts(partitions.best_static((box(devices=1),), [small] * 20)) == [["1g.10gb"] * 7]
+    assert parts(partitions.best_static((box(devices=1),), [large] * 20)) == [["3g.40gb"] * 2]
+    assert parts(partitions.best_static((box(devices=2),), [])) == [["7g.80gb"]] * 2
+    one = parts(partitions.best_static((box(devices=1),), [small]))[0]
+    assert one[0] == "1g.10gb"
+    assert {"4g.40gb", "3g.40gb"} & set(one)
+
+
+def test_what_cannot_be_cut_stays_and_takes_one_pod() -> None:
+    (node,) = partitions.best_static((box(model="T4", devices=3),), [ask_pod("p", Ask(memory_mib=1024))])
+    assert [(device.profile, device.sharers) for device in node.devices] == [("", 1)] * 3
+
+
+def test_static_slices_are_not_recut_and_count_as_their_card() -> None:
+    small, large = Ask(memory_mib=4096, cores_percent=10), Ask(memory_mib=60_000, cores_percent=90)
+    asks = [small] * 56 + [large] * 4
+    dynamic, static = placed("mig", asks), placed("mig-static", asks)
+    assert (dynamic.placed, static.placed) == (56, 56)
+    assert (static.devices, static.series[-1].devices_held) == (8, 8)
+    assert static.series[-1].compute_reserved == 1.0
+    assert static.series[-1].memory_granted == pytest.approx(dynamic.series[-1].memory_granted)
