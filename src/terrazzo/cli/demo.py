@@ -67,15 +67,15 @@ def _traces(given: str | None, examples: Path) -> Path | None:
 
 
 def _objects(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of an example; the policy inside a config map comes parsed."""
-    from terrazzo.cli.cluster import POLICY_KEY  # noqa: PLC0415 - see above
+    """Return the objects of an example; YAML inside a config map comes parsed."""
     from terrazzo.cli.reading import parse, read  # noqa: PLC0415 - see above
 
     bodies = [item.body for item in read([str(path)])]
     for body in bodies:
-        data = body.get("data")
-        if body.get("kind") == "ConfigMap" and isinstance(data, dict) and isinstance(data.get(POLICY_KEY), str):
-            data[POLICY_KEY] = parse(str(path), data[POLICY_KEY].encode())[0][1]
+        data = body.get("data") if body.get("kind") == "ConfigMap" else None
+        for key, text in (data or {}).items():
+            if key.endswith(".yaml"):
+                data[key] = parse(str(path), text.encode())[0][1]
     return bodies
 
 
