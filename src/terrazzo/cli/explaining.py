@@ -15,7 +15,6 @@ from terrazzo.model.allocation import Allocation, DeviceUse
 from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.request import PodRequest
-from terrazzo.placement.explain import explain
 
 _NEAREST = 3
 _CHANGES = 5
@@ -169,6 +168,8 @@ def _use(use: DeviceUse, device: Device) -> str:
 
 
 def _waiting(cluster: Cluster, request: PodRequest, base: Story) -> Story:
+    from terrazzo.placement.explain import explain  # noqa: PLC0415 - only when something does not fit
+
     found = explain(cluster.engine, request, most=_CHANGES)
     reasons = tuple((sentences.SHORT[reason], number) for reason, number in sentences.grouped(found.rejections))
     near = sorted((no for no in found.rejections if not no.reason.permanent), key=sentences.distance)[:_NEAREST]

@@ -13,6 +13,8 @@ import click
 from terrazzo import __version__
 from terrazzo.model.errors import TerrazzoError
 
+_NAME = "terrazzo"
+_COMPLETION = "_TERRAZZO_COMPLETE"
 FAULT = 70
 """Exit code of a fault of the program itself (EX_SOFTWARE)."""
 BAD_INPUT = 2
@@ -143,7 +145,12 @@ def _told(error: BaseException) -> tuple[str, int]:
 
 
 def _run(args: Sequence[str] | None) -> Any:
-    result = command.main(args=list(args) if args is not None else None, prog_name="terrazzo", standalone_mode=False)
+    if _COMPLETION in os.environ:
+        return command.main(prog_name=_NAME)
+    # Not command.main: it has ideas of its own about interrupts and readers that leave.
+    with command.make_context(_NAME, list(sys.argv[1:] if args is None else args)) as context:
+        result = command.invoke(context)
+    sys.stdout.flush()
     sys.exit(result if isinstance(result, int) else 0)
 
 

@@ -58,11 +58,11 @@ def why_line(rejections: Sequence[NodeRejection], nodes: int) -> str:
 
 
 def asks(request: PodRequest) -> str:
-    """Return what a pod asks for: ``2×(40Gi, 50%) nvidia``; containers joined by ``+``."""
+    """Return what a pod asks for: ``2×(40Gi, 50%) nvidia|ascend``; containers joined by ``+``."""
     parts = []
     for container in request.containers:
         for ask in container.asks:
-            narrowed = " ".join([*ask.vendors, *ask.models, *request.model.include])
+            narrowed = " ".join(filter(None, ["|".join(ask.vendors), *ask.models, *request.model.include]))
             parts.append(f"{ask.describe()} {narrowed}".strip())
     return " + ".join(parts) or "no device"
 

@@ -291,6 +291,30 @@ def _fill(cluster: Cluster, ask: Ask, vendor: str) -> Iterator[Allocation]:
             yield found
 
 
+_HEADS = {
+    "model": ("vendor", "model"),
+    "vendor": ("vendor",),
+    "node": ("node", "model"),
+    "namespace": ("namespace", "model"),
+}
+
+
+def _memory_data(stock: Stock, line: Line) -> dict[str, int | None]:
+    if stock.by == "namespace":
+        return {"granted": line.granted_mib}
+    if line.total_mib is None:
+        return {"granted": None, "free": None, "total": None}
+    return {"granted": line.granted_mib, "free": line.free_mib, "total": line.total_mib}
+
+
+def _compute_data(stock: Stock, line: Line) -> dict[str, float]:
+    """Compute in devices' worth: units of different vendors are never added."""
+    if stock.by == "namespace":
+        return {"granted": round(line.granted_compute, 3)}
+    figures = {"granted": line.granted_units, "free": line.free_units, "total": line.total_units}
+    return {name: round(units / 100, 3) for name, units in figures.items()}
+
+
 def as_data(stock: Stock, counts: list[Fits]) -> dict[str, Any]:
     """Return the figures for ``-o json``; the keys are part of the interface. Unknown memory is null."""
     return {
@@ -300,17 +324,13 @@ def as_data(stock: Stock, counts: list[Fits]) -> dict[str, Any]:
         "pods": stock.pods,
         "lines": [
             {
-                "key": list(line.key),
+                **dict(zip(_HEADS[stock.by], line.key, strict=True)),
                 "devices": line.devices,
                 "whole_free": line.whole_free,
                 "unhealthy": line.sick,
-                "memory_mib": {"granted": line.granted_mib, "free": line.free_mib, "total": line.total_mib},
-                "memory_unknown": line.unknown_memory,
-                "compute_devices": {
-                    "granted": round((line.granted_units or line.granted_compute * 100) / 100, 3),
-                    "free": round(line.free_units / 100, 3),
-                    "total": round(line.total_units / 100, 3),
-                },
+                "memory_mib": _memory_data(stock, line),
+                "memory_unknown": {"devices": line.unknown_memory, "reasons": line.unknowns},
+                "compute_devices": _compute_data(stock, line),
                 "largest": line.largest,
                 "pods": line.pods,
             }
