@@ -47,7 +47,7 @@ class Placer(Protocol):
 
 
 class Candidates(NamedTuple):
-    """Nodes that can take the pod.
+    """Nodes that can take the pod. In scores, the devices of a node count as alike; in fit and grants they need not be.
 
     Attributes:
         columns: where in the fleet they are.

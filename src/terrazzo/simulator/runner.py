@@ -267,7 +267,7 @@ class _Run:
 
 
 def _diverges(series: list[Point], everyone: KindFigures) -> bool:
-    """Return whether the queue kept growing: longer in the last quarter than in the one before by half, and not short.
+    """Return whether the queue kept growing: in the last quarter longer by a fourth than in the one before, not short.
 
     A queue of fewer than one pod in a hundred submitted is called short.
     """

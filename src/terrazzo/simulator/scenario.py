@@ -14,6 +14,11 @@ pods:                                    # and pods at a given time
 - {at: 10m, for: 1h, copies: 3, memoryPercent: 50, cores: 50}
 policy: fragmentation
 seed: 42
+wait: true                               # false: who finds no room is rejected at once
+
+In place of groups, ``fleet: {folder: DIR}`` takes the nodes of the openb trace. A workload may draw its pods from that
+trace: ``openb: {folder: DIR, trace: default}``, with one ``lifetime`` for all. Times are numbers with s, m, h or d.
+File names are relative to the scenario file.
 """
 
 from __future__ import annotations

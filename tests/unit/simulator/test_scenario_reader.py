@@ -224,3 +224,31 @@ def test_waits_are_nearest_rank() -> None:
 )
 def test_times_for_people(seconds: float, words: str) -> None:
     assert report.duration(seconds) == words
+
+
+def test_openb_as_fleet_and_as_source_of_pods(tmp_path: Path) -> None:
+    (tmp_path / "openb_node_list_gpu_node.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,8000,16384,2,T4\n")
+    (tmp_path / "openb_pod_list_own.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,10,1,500\nb,1000,10,1,1000\nc,1,1,0,\n"
+    )
+    (tmp_path / "philly.csv").write_text("timestamp,duration,num_gpus\nx,60,1\nx,600,1\n")
+    value = {
+        "name": "own",
+        "fleet": {"folder": "."},
+        "workload": {
+            "openb": {"folder": ".", "trace": "own"},
+            "lifetime": {"philly": "philly.csv", "longest": "5m"},
+            "load": 0.5,
+            "until": "10h",
+        },
+        "wait": False,
+    }
+    read = scenario.read(value, folder=tmp_path)
+    assert [node.name for node in read.nodes] == ["n0"]
+    found = simulate(read.spec())
+    assert set(found.kinds) == {"host", "inference", "training"}
+    assert found.waiting == 0
+    assert found.rejected > 0
+    assert any("openb trace own" in note for note in found.notes)
+    with pytest.raises(InputError, match="one of median and philly"):
+        scenario.read({**value, "workload": {**value["workload"], "lifetime": None}}, folder=tmp_path)  # type: ignore[dict-item]

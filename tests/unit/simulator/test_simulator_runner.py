@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from terrazzo.dialects import catalogue
 from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.node import Node
@@ -260,3 +261,20 @@ def test_the_queue_asks_only_for_classes_that_may_fit() -> None:
     fleet.grant(found)
     assert queue.able((0,)) == {}
     assert sorted(queue.able((0, 1)).values()) == [(0, 0), (0, 2)]
+
+
+VENDORS = {"nvidia": "A100-80", "ascend": "910B3", "cambricon": "MLU370-X8", "hygon": "K100", "mthreads": "S4000"}
+
+
+@pytest.mark.parametrize(("vendor", "model"), VENDORS.items())
+@pytest.mark.parametrize("policy", ["fragmentation", "pack", "bestfit", "hami"])
+def test_every_vendor_is_simulated_alike(vendor: str, model: str, policy: str) -> None:
+    devices = tuple(catalogue.device(vendor, model, node="n", uuid=f"d{i}", index=i) for i in range(4))
+    asks = (Ask(whole=True, vendors=(vendor,)), Ask(memory_mib=6000, cores_percent=20), Ask(memory_percent=25))
+    pods = [PodRequest(name=f"p{i}", containers=(ContainerRequest("main", asks=(asks[i % 3],)),)) for i in range(60)]
+    arrivals = tuple(at(i * 4.0, request, 30.0 + i % 7) for i, request in enumerate(pods))
+    run = _Run(spec(*arrivals, nodes=(Node(name="n", devices=devices),), policy=policy))
+    found = run.run(None)
+    assert (found.placed, found.finished, found.rejected, found.waiting) == (60, 60, 0, 0)
+    assert not list(run.fleet.allocations())
+    assert run.fleet.share[0, :4].tolist() == [1000] * 4
