@@ -22,7 +22,8 @@ from terrazzo.model.request import PodRequest
 from terrazzo.placement import fit
 from terrazzo.placement.demand import usable_mib
 from terrazzo.placement.engine import Engine
-from terrazzo.placement.fleet import DeviceView, Fleet
+from terrazzo.placement.fleet import Fleet
+from terrazzo.placement.seat import DeviceView
 from terrazzo.wire import convert as decode
 from terrazzo.wire import kubernetes as k8s
 

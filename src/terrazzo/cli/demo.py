@@ -72,10 +72,11 @@ def _objects(path: Path) -> list[dict[str, Any]]:
 
     bodies = [item.body for item in read([str(path)])]
     for body in bodies:
-        data = body.get("data") if body.get("kind") == "ConfigMap" else None
-        for key, text in (data or {}).items():
-            if key.endswith(".yaml"):
-                data[key] = parse(str(path), text.encode())[0][1]
+        if body.get("kind") == "ConfigMap":
+            data: dict[str, Any] = body.get("data") or {}
+            for key, text in data.items():
+                if key.endswith(".yaml"):
+                    data[key] = parse(str(path), text.encode())[0].value
     return bodies
 
 

@@ -18,7 +18,7 @@ from terrazzo.model.errors import InputError
 from terrazzo.model.quantity import memory_mib
 from terrazzo.model.request import Ask, ContainerRequest, NodeRules, PodRequest, Toleration
 from terrazzo.model.unknown import Unknown
-from terrazzo.placement.fleet import DeviceView
+from terrazzo.placement.seat import DeviceView
 
 _SIZE = re.compile(r"^(?:(\d+)\s*(?:[x×]|(?=gpu$)))?\s*(.+)$", re.ASCII)
 _SIZES = "write a size such as 8Gi,30% or 2x40Gi or whole"

@@ -19,10 +19,11 @@ from terrazzo.model.reason import NodeRejection, Reason
 from terrazzo.model.request import Ask, PodRequest
 from terrazzo.placement import fit, noderules, topology
 from terrazzo.placement.demand import Need, need_on
-from terrazzo.placement.fleet import DeviceView, Fleet
+from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.geometry import cuts_of
 from terrazzo.placement.popularity import Popularity, class_of
 from terrazzo.placement.rows import Row, Rows, is_simple
+from terrazzo.placement.seat import DeviceView
 from terrazzo.placement.tables import Bools
 
 PREFERRED = 1 << 40

@@ -18,8 +18,8 @@ from terrazzo.model.reason import DeviceRejection, NodeRejection, Reason
 from terrazzo.model.request import Ask, ContainerKind, PodRequest
 from terrazzo.placement import topology
 from terrazzo.placement.demand import Misfit, Need, need_on
-from terrazzo.placement.fleet import DeviceView
 from terrazzo.placement.geometry import cuts_of
+from terrazzo.placement.seat import DeviceView
 
 STEPS = 20_000
 """Search steps after which a pod counts as unplaceable here. Pods of a dozen items need a few hundred."""

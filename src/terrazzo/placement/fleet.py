@@ -7,18 +7,19 @@ that changed and not at all of them. Each change notes its node, so that whoever
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.model.allocation import Allocation, DeviceUse, Slice
-from terrazzo.model.device import Device, Health, SharingMode
+from terrazzo.model.allocation import Allocation, DeviceUse
+from terrazzo.model.device import Device
 from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
 from terrazzo.placement.demand import usable_mib
-from terrazzo.placement.geometry import STATES, cuts_of
+from terrazzo.placement.geometry import cuts_of
+from terrazzo.placement.seat import DeviceView, Seat
 
 PLENTY = 1 << 50
 """Host resources that the node does not state are not checked."""
@@ -27,38 +28,6 @@ PLENTY = 1 << 50
 GRID = ("kind", "avail_mib", "avail_units", "sharers_left", "state", "share")
 KIND, MIB, UNITS, SHARERS, STATE, SHARE = range(len(GRID))
 HOSTS = ("cpu_milli", "memory_mib", "pods", "usable", "changed_at")
-
-
-class DeviceView(NamedTuple):
-    """One device now.
-
-    Attributes:
-        device: its row.
-        free_mib: memory that a new grant may take (foreign use already subtracted); 0 when memory is unknown.
-        free_units: compute not reserved.
-        holders: keys of the pods that hold it, in order of grant.
-        alone: whether its only holder keeps others out.
-        slices: placed profiles.
-        state: geometry state, 0 elsewhere.
-    """
-
-    device: Device
-    free_mib: int
-    free_units: int
-    holders: tuple[str, ...]
-    alone: bool
-    slices: tuple[Slice, ...]
-    state: int = 0
-
-
-class _Seat:
-    """One device of one node: the row it belongs to and who holds it."""
-
-    __slots__ = ("device", "held")
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.held: dict[str, DeviceUse] = {}
 
 
 class Fleet:
@@ -82,7 +51,7 @@ class Fleet:
         self._index: dict[str, int] = {}
         self._names: list[str] = []
         self._nodes: list[Node | None] = []
-        self._seats: list[list[_Seat]] = []
+        self._seats: list[list[Seat]] = []
         self._by_uuid: list[dict[str, int]] = []
         self._allocations: dict[str, Allocation] = {}
         self._pods_on: list[dict[str, None]] = []
@@ -150,7 +119,7 @@ class Fleet:
             if seat.held:
                 self._orphans[node.name, seat.device.uuid] = seat.held
         self._nodes[column] = node
-        self._seats[column] = [_Seat(device) for device in node.devices]
+        self._seats[column] = [Seat(device) for device in node.devices]
         self._by_uuid[column] = {device.uuid: row for row, device in enumerate(node.devices)}
         np.subtract.at(self.idle, self.kind[column], self.share[column])
         self.kind[column] = self.share[column] = 0
@@ -202,48 +171,17 @@ class Fleet:
         self._touch(column)
 
     def _refresh_device(self, row: int, column: int) -> None:
-        """Recompute a device's columns from who holds it: few holders, no drift, and undo is exact by construction."""
         seat = self._seats[column][row]
         device = seat.device
-        total = usable_mib(device)
-        mib, units = total - device.foreign_mib, device.units
-        alone = False
-        for use in seat.held.values():
-            mib -= use.memory_mib
-            units -= use.units
-            alone = alone or use.alone
-        left = max(0, device.sharers - len(seat.held))
-        if alone or not left or device.health is not Health.HEALTHY:
-            mib = units = left = 0
-        mib, units = max(0, mib), max(0, units)
+        mib, units, left = seat.free()
         self.avail_mib[column, row] = mib
         self.avail_units[column, row] = units
         self.sharers_left[column, row] = left
-        share = (mib * 1000 // total + units * 1000 // device.units) // 2 if left else 0
+        share = (mib * 1000 // usable_mib(device) + units * 1000 // device.units) // 2 if left else 0
         self.idle[self.kind[column, row]] += share - self.share[column, row]
         self.share[column, row] = share
-        if device.mode is SharingMode.GEOMETRY and device.geometry is not None:
-            self.state[column, row] = self._state(seat)
-
-    @staticmethod
-    def _state(seat: _Seat) -> int:
-        """Return the geometry state. Adopted slices whose place nobody wrote down are put where they harm least."""
-        state = 0
-        geometry = seat.device.geometry
-        if geometry is None:
-            return state
-        cuts = cuts_of(geometry)
-        placed = [cut for use in seat.held.values() for cut in use.slices]
-        for cut in sorted(placed, key=lambda each: -each.start):
-            profile = cuts.profile(cut.profile)
-            if profile is None:
-                continue
-            if cuts.positional and cut.start < 0:
-                start = cuts.best_start(profile, state, {})
-                state = state if start is None else cuts.take(state, Slice(profile.name, start))
-            else:
-                state = cuts.take(state, Slice(profile.name, cut.start))
-        return min(state, STATES - 1)
+        if seat.is_cut:
+            self.state[column, row] = seat.state()
 
     # -- grants --------------------------------------------------------------------------------------------------
 
@@ -299,6 +237,34 @@ class Fleet:
                 self._refresh_device(row, column)
         self._host(allocation, column, +1)
         return allocation
+
+    @contextmanager
+    def without(self, pods: Iterable[str]) -> Iterator[None]:
+        """Give back what these pods hold while the block runs, then take it again, whatever the block did.
+
+        The block may grant and release other pods, as long as it undoes that itself.
+        """
+        order: dict[tuple[int, int], list[str]] = {}
+        given: list[Allocation] = []
+        for pod in pods:
+            held = self._allocations.get(pod)
+            if held is None:
+                continue
+            column = self._index[held.node]
+            for use in held.uses:
+                row = self._by_uuid[column].get(use.uuid)
+                if row is not None:
+                    order.setdefault((column, row), list(self._seats[column][row].held))
+            self.release(pod)
+            given.append(held)
+        try:
+            yield
+        finally:
+            for held in given:
+                self.grant(held, adopt=True)
+            for (column, row), names in order.items():
+                seat = self._seats[column][row]
+                seat.held = {pod: seat.held[pod] for pod in names if pod in seat.held} | seat.held
 
     def _host(self, allocation: Allocation, column: int, sign: int) -> None:
         if self.cpu_milli[column] != PLENTY:
@@ -373,7 +339,7 @@ class Fleet:
         column = self._index.get(node)
         if column is None:
             return ()
-        return tuple(self._view(row, column) for row in range(len(self._seats[column])))
+        return tuple(seat.view() for seat in self._seats[column])
 
     def reach(self) -> dict[int, frozenset[tuple[int, int]]]:
         """Return, per kind, the distinct nodes that have it: CPU of the whole node, and devices of the kind."""
@@ -391,17 +357,16 @@ class Fleet:
         """Return the device at a row of a column."""
         return self._seats[column][row].device
 
-    def _view(self, row: int, column: int) -> DeviceView:
-        seat = self._seats[column][row]
-        return DeviceView(
-            device=seat.device,
-            free_mib=int(self.avail_mib[column, row]),
-            free_units=int(self.avail_units[column, row]),
-            holders=tuple(seat.held),
-            alone=any(use.alone for use in seat.held.values()),
-            slices=tuple(cut for use in seat.held.values() for cut in use.slices),
-            state=int(self.state[column, row]),
-        )
+    def exceeded(self, node: str, uuid: str) -> bool:
+        """Return whether what is held of a device is more than it has, or more than its holders allow each other.
+
+        A device that is not there is not exceeded.
+        """
+        column = self._index.get(node)
+        row = self._by_uuid[column].get(uuid) if column is not None else None
+        if column is None or row is None:
+            return False
+        return self._seats[column][row].exceeded()
 
     def uses(self, node: str, uuid: str) -> dict[str, DeviceUse]:
         """Return who holds a device and how much, also of a device that is gone."""

@@ -15,8 +15,9 @@ from terrazzo.model.node import Node
 from terrazzo.model.request import PodRequest
 from terrazzo.placement import fit
 from terrazzo.placement.demand import usable_mib
-from terrazzo.placement.fleet import DeviceView, Fleet
+from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.geometry import cuts_of
+from terrazzo.placement.seat import DeviceView
 from terrazzo.placement.tables import Ints, Table
 from terrazzo.simulator.baselines import Baseline, Candidates, Floats, Line, fitting
 

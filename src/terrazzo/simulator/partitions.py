@@ -13,8 +13,9 @@ from terrazzo.model.node import Node
 from terrazzo.model.policy import Policy
 from terrazzo.model.request import PodRequest
 from terrazzo.placement.engine import Engine
-from terrazzo.placement.fleet import DeviceView, Fleet
+from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.geometry import cuts_of
+from terrazzo.placement.seat import DeviceView
 from terrazzo.simulator.rewrites import mig_node
 
 GIVEN_UP = 200
