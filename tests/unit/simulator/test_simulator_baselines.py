@@ -11,6 +11,7 @@ from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Device
 from terrazzo.model.node import Node
 from terrazzo.model.request import Ask, ContainerRequest, LabelTest, NodeRules, Pattern, PodRequest
+from terrazzo.placement import invariants
 from terrazzo.placement.fleet import Fleet
 from terrazzo.simulator import policies
 from terrazzo.simulator.baselines import Baseline, BestFit, FirstFit, Random
@@ -110,6 +111,7 @@ def test_every_policy_keeps_within_devices_and_obeys_rules(name: str) -> None:
             placed += 1
             assert not request.model.include or found.node == "b" or not found.uses
     assert placed
+    invariants.check_fleet(fleet)
     assert (fleet.cpu_milli[:2] >= 0).all()
 
 

@@ -10,6 +10,7 @@ from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.node import Node
 from terrazzo.model.request import Ask, ContainerRequest, PodRequest
+from terrazzo.placement import invariants
 from terrazzo.placement.fleet import Fleet
 from terrazzo.simulator import Arrival, SimulationSpec, policies, report, simulate
 from terrazzo.simulator.clock import Clock
@@ -220,11 +221,7 @@ def test_nothing_is_lost_and_nothing_exceeded(policy: str) -> None:
     assert found.mean.waiting >= 0
     holding = {a.pod for a in run.fleet.allocations()}
     assert len(holding) == found.placed - found.finished
-    books = Fleet(run.nodes)
-    for allocation in run.fleet.allocations():
-        books.grant(allocation)  # raises where a device would be exceeded
-    assert (books.avail_mib == run.fleet.avail_mib).all()
-    assert (books.cpu_milli == run.fleet.cpu_milli).all()
+    invariants.check_fleet(run.fleet)
     held = {(a.node, use.uuid) for a in run.fleet.allocations() for use in a.uses}
     assert found.series[-1].devices_held == len(held)
     for allocation in list(run.fleet.allocations()):
