@@ -1,6 +1,6 @@
 """Pods that come and go on the openb fleet: Poisson arrivals, measured lifetimes, load around what there is.
 
-usage: bench/churn.py [--loads 0.85,1.0,1.1] [--policies fragmentation,fgd,bestfit] [--hours 48] [--quick] [--json]
+usage: bench/churn.py [--loads 0.85,1.0,1.1] [--policies fragmentation,fgd,bestfit] [--hours 30] [--quick] [--json]
 
 Pods are drawn from an openb trace, lifetimes from the Philly trace (cut to a day) where it is at hand, else
 lognormal. Who finds no room waits; who fits goes, by age. FGD is given the mix beforehand, the engine learns it.
@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--loads", default="0.85,1.0,1.1", help="devices' worth asked at once, as part of the fleet")
     parser.add_argument("--policies", default="fragmentation,fgd,bestfit", help="names, with commas")
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--hours", type=float, default=36.0, help="simulated time; the last third counts")
+    parser.add_argument("--hours", type=float, default=30.0, help="simulated time; the last third counts")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--data", type=Path, default=SHARED / "openb", help="folder with the openb CSV files")
     parser.add_argument("--lifetimes", type=Path, default=SHARED / "traces" / "philly.csv", help="the Philly trace")
