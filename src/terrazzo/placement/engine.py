@@ -91,6 +91,13 @@ class Engine:
         """Return whether the pod fits somewhere now."""
         return self.decide(request) is not None
 
+    def count(self, request: PodRequest) -> int:
+        """Return on how many nodes the pod fits now."""
+        scores = self._scores(request, None)
+        if is_simple(request):
+            return int((scores >= 0).sum())
+        return sum(self._place(request, int(column)) is not None for column in np.flatnonzero(scores >= 0))
+
     def place_on(self, request: PodRequest, node: str) -> Allocation | NodeRejection:
         """Return what the pod gets on this node, or why it cannot be there. Exact; nothing is taken yet."""
         column = self.fleet.column(node)

@@ -1,0 +1,223 @@
+"""Why a pod does not fit, and the nearest changes that would: found by asking the engine, never by guessing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from terrazzo.model.node import Node
+from terrazzo.model.reason import NodeRejection, Reason
+from terrazzo.model.request import PodRequest
+from terrazzo.placement import changes as c
+from terrazzo.placement.changes import Change
+from terrazzo.placement.engine import Engine
+from terrazzo.placement.fleet import Fleet
+from terrazzo.placement.moves import carry_out, fewest_moves
+from terrazzo.placement.preempt import Budget, cheapest_victims
+
+NEAR = 64
+"""Nodes that come nearest whose holders are asked about."""
+HOLDERS = 128
+"""Holders tried one by one, those of the nearest nodes first."""
+
+
+class Explanation(Struct, frozen=True):
+    """Why not, and what would help.
+
+    Attributes:
+        rejections: per node that does not do.
+        changes: nearest first; each is true now.
+        fits: the pod fits after all.
+    """
+
+    rejections: tuple[NodeRejection, ...]
+    changes: tuple[Change, ...]
+    fits: bool = False
+
+
+def explain(
+    engine: Engine,
+    request: PodRequest,
+    *,
+    most: int = 8,
+    requests: Mapping[str, PodRequest] | None = None,
+    budgets: tuple[Budget, ...] = (),
+) -> Explanation:
+    """Return why a pod fits nowhere and up to ``most`` changes that would let it in now.
+
+    Args:
+        engine: with the fleet.
+        request: the pod, vendors decided.
+        most: changes to find.
+        requests: what running pods ask for, by key: with it, owners whose end helps and moves are found too.
+        budgets: disruption budgets, for victims.
+    """
+    if engine.fits(request):
+        return Explanation((), (), fits=True)
+    rejections = engine.why(request)
+    found: list[Change] = []
+    for change in _candidates(engine, request, rejections, dict(requests or {}), budgets):
+        if change not in found:
+            found.append(change)
+        if len(found) == most:
+            break
+    return Explanation(rejections, tuple(found))
+
+
+def verify(engine: Engine, request: PodRequest, change: Change) -> bool:
+    """Return whether a change is true: tried for real, the pod fits. The fleet is the same afterwards."""
+    match change:
+        case c.Smaller() | c.Without():
+            return engine.fits(change.apply(request))
+        case c.Ends():
+            with engine.fleet.without(change.keys):
+                return engine.fits(request)
+        case c.OneMore():
+            node = engine.fleet.node(change.like)
+            return node is not None and _fits_new(engine, request, node)
+        case c.Preempts():
+            with engine.fleet.without(change.keys):
+                return engine.fits(request)
+        case c.Moved():
+            return carry_out(engine, change.plan)
+    return False
+
+
+def _candidates(
+    engine: Engine,
+    request: PodRequest,
+    rejections: tuple[NodeRejection, ...],
+    requests: dict[str, PodRequest],
+    budgets: tuple[Budget, ...],
+) -> Iterator[Change]:
+    yield from _smaller(engine, request)
+    yield from _without(engine, request)
+    yield from _ends(engine, request, rejections, requests)
+    yield from _one_more(engine, request)
+    plan = fewest_moves(engine, request, requests) if requests else None
+    if plan is not None:
+        yield c.Moved(plan)
+    victims = cheapest_victims(engine, request, budgets) if request.priority > 0 else None
+    if victims is not None:
+        yield c.Preempts(tuple(a.title for a in victims.pods), tuple(a.pod for a in victims.pods))
+
+
+def _smaller(engine: Engine, request: PodRequest) -> Iterator[Change]:
+    """Largest memory, compute and count that fit now, the rest of the ask as it is."""
+    asks = [ask for container in request.containers for ask in container.asks]
+    if len(asks) != 1:
+        return
+    ask = asks[0]
+    if ask.whole and ask.count == 1:
+
+        def shared(mib: int) -> bool:
+            return engine.fits(c.Smaller("share_mib", mib).apply(request))
+
+        most = _largest(shared, 1, _largest_device(engine))
+        if most:
+            yield _counted(engine, request, c.Smaller("share_mib", most))
+        return
+    memory = "memory_mib" if ask.memory_mib else "memory_percent"
+    for field, least in ((memory, 1), ("cores_percent", 0), ("count", 1)):
+
+        def works(value: int, field: str = field) -> bool:
+            return engine.fits(c.Smaller(field, value).apply(request))
+
+        most = None if ask.whole and field != "count" else _largest(works, least, getattr(ask, field) - 1)
+        if most is not None:
+            yield _counted(engine, request, c.Smaller(field, most))
+
+
+def _counted(engine: Engine, request: PodRequest, change: c.Smaller) -> Change:
+    return msgspec.structs.replace(change, nodes=engine.count(change.apply(request)))
+
+
+def _largest_device(engine: Engine) -> int:
+    sizes = (d.memory_mib for node in engine.fleet.nodes() for d in node.devices if isinstance(d.memory_mib, int))
+    return max(sizes, default=0)
+
+
+def _largest(works: Callable[[int], bool], low: int, high: int) -> int | None:
+    """Return the largest number from ``low`` to ``high`` that works, when smaller ones work too; None when none does."""
+    if high < low or not works(low):
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        if works(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _without(engine: Engine, request: PodRequest) -> Iterator[Change]:
+    for rule in c.RULES:
+        change = c.Without(rule)
+        changed = change.apply(request)
+        if changed != request and engine.fits(changed):
+            yield msgspec.structs.replace(change, nodes=engine.count(changed))
+
+
+def _ends(
+    engine: Engine, request: PodRequest, rejections: tuple[NodeRejection, ...], requests: dict[str, PodRequest]
+) -> Iterator[Change]:
+    """Single pods whose end lets this one in, then owners all of whose pods would have to end."""
+    near = sorted((no for no in rejections if not no.reason.permanent), key=_distance)[:NEAR]
+    tried = 0
+    owners: dict[tuple[str, str], list[str]] = {}
+    for no in near:
+        for held in engine.fleet.allocations_on(no.node):
+            owner = requests[held.pod].owner if held.pod in requests else ""
+            if owner:
+                owners.setdefault((held.namespace, owner), []).append(held.pod)
+            tried += 1
+            if tried > HOLDERS or not (held.uses or no.reason in _HOST):
+                continue
+            with engine.fleet.without([held.pod]):
+                helps = engine.fits(request)
+            if helps:
+                yield c.Ends(held.title, (held.pod,))
+    for (namespace, owner), pods in owners.items():
+        if len(pods) > 1:
+            with engine.fleet.without(pods):
+                helps = engine.fits(request)
+            if helps:
+                yield c.Ends(f"{namespace}/{owner}", tuple(pods))
+
+
+_HOST = frozenset({Reason.CPU, Reason.HOST_MEMORY, Reason.PODS})
+
+
+def _distance(no: NodeRejection) -> tuple[int, int]:
+    shortages = (d.needed - d.available for d in no.devices if d.needed > d.available >= 0)
+    short = min(shortages, default=no.needed - no.available)
+    return (no.reason not in {Reason.MEMORY, Reason.CORES, Reason.COUNT, *_HOST}, short)
+
+
+def _one_more(engine: Engine, request: PodRequest) -> Iterator[Change]:
+    """The smallest kind of node of which one more, empty, would take the pod."""
+    likes: dict[tuple[object, ...], Node] = {}
+    for node in engine.fleet.nodes():
+        if node.devices:
+            kinds = tuple(sorted(device.model for device in node.devices))
+            likes.setdefault((kinds, node.cpu_milli, node.memory_mib, tuple(node.taints)), node)
+    fitting = [node for node in likes.values() if _fits_new(engine, request, node)]
+    if fitting:
+        best = min(fitting, key=lambda n: (len(n.devices), _size(n), n.name))
+        yield c.OneMore(best.name, f"{len(best.devices)} {best.devices[0].model}")
+
+
+def _size(node: Node) -> int:
+    return sum(d.memory_mib for d in node.devices if isinstance(d.memory_mib, int))
+
+
+def _fits_new(engine: Engine, request: PodRequest, like: Node) -> bool:
+    labels = {k: v for k, v in like.labels.items() if k != "kubernetes.io/hostname"}
+    node = msgspec.structs.replace(like, labels=labels, ready=True, unschedulable=False)
+    healthy = tuple(
+        msgspec.structs.replace(device, health=type(device.health).HEALTHY, foreign_mib=0) for device in like.devices
+    )
+    fleet = Fleet([msgspec.structs.replace(node, devices=healthy)])
+    return Engine(fleet, engine.policy).fits(request)

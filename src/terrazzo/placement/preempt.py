@@ -1,0 +1,130 @@
+"""Preemption as a pure function: the cheapest set of pods whose end admits another. Nothing is evicted here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from msgspec import Struct
+
+from terrazzo.model.allocation import Allocation
+from terrazzo.model.node import Node
+from terrazzo.model.request import PodRequest
+from terrazzo.placement import noderules
+from terrazzo.placement.engine import Engine
+
+EXACT = 24
+"""Candidates on a node up to which single victims and pairs are all tried; beyond, the greedy set has to do."""
+
+
+class Budget(Struct, frozen=True):
+    """A PodDisruptionBudget: how many of the pods it selects may still be disturbed.
+
+    Attributes:
+        namespace: of the budget.
+        labels: pods carry all of these; empty selects all pods of the namespace.
+        allowed: ``status.disruptionsAllowed``.
+    """
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+    allowed: int
+
+    def selects(self, held: Allocation) -> bool:
+        """Return whether the budget covers the pod."""
+        return held.namespace == self.namespace and set(self.labels) <= set(held.labels)
+
+
+class Victims(Struct, frozen=True):
+    """Who would have to end, and what the pod then gets.
+
+    Attributes:
+        node: where.
+        pods: the victims' allocations.
+        allocation: of the pod, once they are gone.
+        violations: budgets that would be broken.
+    """
+
+    node: str
+    pods: tuple[Allocation, ...]
+    allocation: Allocation
+    violations: int
+
+
+def cheapest_victims(
+    engine: Engine, request: PodRequest, budgets: Sequence[Budget] = (), *, among: Iterable[str] | None = None
+) -> Victims | None:
+    """Return the cheapest victims that admit a pod which fits nowhere now, or None when no victims would.
+
+    Cheapest: fewest broken budgets, then lowest highest priority, lowest sum of priorities, fewest, youngest. Only pods
+    of lower priority are victims, and none whose end is not needed. The fleet is the same afterwards.
+
+    Args:
+        engine: with the fleet.
+        request: the pod.
+        budgets: disruption budgets.
+        among: names of nodes to look at; None = all.
+    """
+    best: tuple[tuple[float, ...], Victims] | None = None
+    wanted = None if among is None else set(among)
+    for node in engine.fleet.nodes():
+        if (wanted is not None and node.name not in wanted) or noderules.allows(request.rules, node) is not None:
+            continue
+        found = _on_node(engine, request, node, budgets)
+        if found is not None:
+            cost = _cost(found.pods, budgets)
+            if best is None or cost < best[0]:
+                best = cost, found
+    return best[1] if best is not None else None
+
+
+def _on_node(engine: Engine, request: PodRequest, node: Node, budgets: Sequence[Budget]) -> Victims | None:
+    lower = [a for a in engine.fleet.allocations_on(node.name) if a.priority < request.priority]
+    if not lower or _admits(engine, request, node, lower) is None:
+        return None
+    lower.sort(key=lambda a: _cost((a,), budgets))
+    if len(lower) <= EXACT:
+        for size in (1, 2):
+            sets = sorted(combinations(lower, size), key=lambda each: _cost(each, budgets))
+            for chosen in sets:
+                found = _admits(engine, request, node, chosen)
+                if found is not None:
+                    return Victims(node.name, chosen, found, _violations(chosen, budgets))
+    return _reprieved(engine, request, node, lower, budgets)
+
+
+def _reprieved(
+    engine: Engine, request: PodRequest, node: Node, lower: list[Allocation], budgets: Sequence[Budget]
+) -> Victims | None:
+    """Start with everybody and let off one after the other, dearest first, whom the pod does not need gone."""
+    chosen = list(lower)
+    for each in reversed(lower):
+        rest = [other for other in chosen if other is not each]
+        if _admits(engine, request, node, rest) is not None:
+            chosen = rest
+    found = _admits(engine, request, node, chosen)
+    if found is None:
+        return None
+    return Victims(node.name, tuple(chosen), found, _violations(chosen, budgets))
+
+
+def _admits(engine: Engine, request: PodRequest, node: Node, gone: Iterable[Allocation]) -> Allocation | None:
+    with engine.fleet.without([each.pod for each in gone]):
+        found = engine.place_on(request, node.name)
+    return found if isinstance(found, Allocation) else None
+
+
+def _violations(pods: Iterable[Allocation], budgets: Sequence[Budget]) -> int:
+    pods = tuple(pods)
+    return sum(max(0, sum(b.selects(a) for a in pods) - b.allowed) for b in budgets)
+
+
+def _cost(pods: Iterable[Allocation], budgets: Sequence[Budget]) -> tuple[float, ...]:
+    pods = tuple(pods)
+    return (
+        _violations(pods, budgets),
+        max(a.priority for a in pods),
+        sum(a.priority for a in pods),
+        len(pods),
+        -sum(a.created_s for a in pods) / len(pods),
+    )
