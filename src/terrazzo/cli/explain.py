@@ -63,28 +63,23 @@ def command(
 
 
 def _print(found: Story, *, per_device: bool) -> None:
-    from terrazzo.cli.render import notes, say  # noqa: PLC0415 - heavy imports stay out of --help
+    from terrazzo.cli.render import line, notes, say  # noqa: PLC0415 - heavy imports stay out of --help
 
     colours = {"waits": "red", "fits": "green", "runs": "green"}
     node = f" on {found.node}" if found.node else ""
     say(f"{found.pod}  {found.state.upper()}{node}, asks {found.asks}", fg=colours.get(found.state), bold=True)
     for held in found.held:
-        say(f"granted  {_held(held)}")
+        line("granted", _held(held))
         for neighbour in held.neighbours:
-            say(f"beside   {neighbour}")
+            line("beside", neighbour)
     if found.reasons:
-        counted = " · ".join(f"{number} {words}" for words, number in found.reasons)
-        say(f"{f'0/{found.nodes}':<7}  {counted}")
-    head = "nearest"
-    for line in found.nearest:
-        say(f"{head:<7}  {line}")
-        head = ""
-    head = "fits if"
-    for line in found.changes:
-        say(f"{head:<7}  {line}", fg="green")
-        head = ""
-    for line in found.remarks:
-        say(line)
+        line(f"0/{found.nodes}", " · ".join(f"{number} {words}" for words, number in found.reasons))
+    for number, near in enumerate(found.nearest):
+        line("" if number else "nearest", near)
+    for number, change in enumerate(found.changes):
+        line("" if number else "fits if", change, fg="green")
+    for remark in found.remarks:
+        say(remark)
     if per_device:
         _devices(found)
     notes(found.notes)

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from terrazzo.admission.summary import shortfalls
 from terrazzo.admission.vendors import REMEDY
 from terrazzo.cli import sentences
 from terrazzo.cli.cluster import Cluster
@@ -113,7 +114,7 @@ def _find(cluster: Sequence[PodRequest], given: Sequence[PodRequest], name: str)
                 titles = " or ".join(sorted(pod.title for pod in found)[:3])
                 raise InputError(f"several pods are called {name}", remedy=f"write {titles}")
             if found:
-                return found[0]
+                return next((pod for pod in found if pod.asks_devices), found[0])
     names = sorted({pod.title for pod in (*cluster, *given)})
     short = {title.partition("/")[2]: title for title in names}
     near = difflib.get_close_matches(name, [*names, *short], n=1)
@@ -170,9 +171,9 @@ def _use(use: DeviceUse, device: Device) -> str:
 def _waiting(cluster: Cluster, request: PodRequest, base: Story) -> Story:
     from terrazzo.placement.explain import explain  # noqa: PLC0415 - only when something does not fit
 
-    found = explain(cluster.engine, request, most=_CHANGES)
+    found = explain(cluster.engine, request, most=_CHANGES, requests=cluster.requests)
     reasons = tuple((sentences.SHORT[reason], number) for reason, number in sentences.grouped(found.rejections))
-    near = sorted((no for no in found.rejections if not no.reason.permanent), key=sentences.distance)[:_NEAREST]
+    near = sorted(filter(sentences.may_do, found.rejections), key=sentences.distance)[:_NEAREST]
     devices = tuple(
         (no.node, str(device.index), sentences.device_line(device)) for no in found.rejections for device in no.devices
     )
@@ -180,9 +181,10 @@ def _waiting(cluster: Cluster, request: PodRequest, base: Story) -> Story:
         base,
         state="waits",
         reasons=reasons,
-        nearest=tuple(f"{no.node}: {sentences.node_line(no)}" for no in near),
+        nearest=tuple(f"{no.node}: {sentences.nearest_line(no)}" for no in near),
         changes=tuple(change.describe() for change in found.changes),
         devices=devices,
+        remarks=tuple(f"{clause[0].upper()}{clause[1:]}." for clause in shortfalls(request, cluster.summary)),
     )
 
 

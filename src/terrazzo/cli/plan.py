@@ -53,7 +53,7 @@ def command(
 
 def _print(plan: Plan, *, wide: bool) -> None:
     from terrazzo.cli import sentences  # noqa: PLC0415 - heavy imports stay out of --help
-    from terrazzo.cli.render import notes, say, table  # noqa: PLC0415 - see above
+    from terrazzo.cli.render import line, notes, say, table  # noqa: PLC0415 - see above
 
     devices = plan.devices()
     many = wide or any(len(each.allocation.containers) > 1 for each in plan.placed)
@@ -65,9 +65,9 @@ def _print(plan: Plan, *, wide: bool) -> None:
         say()
     for pod in plan.unplaced:
         say(f"{pod.request.title} does not fit, asks {sentences.asks(pod.request)}", fg="red")
-        say(f"  why      {pod.why}")
+        line("  why", pod.why)
         if pod.remedy:
-            say(f"  nearest  {pod.remedy}")
+            line("  help", pod.remedy, fg="green")
     if plan.unplaced:
         say()
     say(_summary(plan), bold=True)

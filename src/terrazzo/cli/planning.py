@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from terrazzo.admission.vendors import REMEDY
 from terrazzo.cli import sentences
 from terrazzo.cli.cluster import Cluster
 from terrazzo.cli.manifests import Manifests, Wanted
 from terrazzo.model.allocation import Allocation, DeviceGrant
 from terrazzo.model.device import Device
+from terrazzo.model.reason import Reason
 from terrazzo.model.request import PodRequest
 
 
@@ -30,11 +33,19 @@ class Placed(NamedTuple):
 
 
 class Unplaced(NamedTuple):
-    """A pod that found none: one line why, and what would help; ``remedy`` is empty when nothing is known to."""
+    """A pod that found none.
+
+    Attributes:
+        request: what it asks for.
+        why: one line.
+        remedy: the nearest change that would help now; empty when none is known.
+        reasons: why not, with the number of nodes each.
+    """
 
     request: PodRequest
     why: str
     remedy: str
+    reasons: tuple[tuple[Reason, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -73,14 +84,16 @@ def make(cluster: Cluster, manifests: Manifests) -> Plan:
     held = {request.title for request in cluster.requests.values()}
     given = {wanted.request.title for wanted in manifests.wanted}
     plan.waiting = [request.title for request in cluster.waiting if request.title not in given]
+    refused: list[PodRequest] = []
     for wanted in sorted(manifests.wanted, key=lambda each: (-each.request.priority, each.request.created_s)):
         if not wanted.request.asks_devices:
             plan.left_alone += 1
             _warn(plan, wanted.warnings)
         elif wanted.request.title in held:
             plan.running.append(wanted.request.title)
-        else:
-            _place(plan, wanted)
+        elif not _place(plan, wanted):
+            refused.append(wanted.request)
+    plan.unplaced = _explained(cluster, refused)
     return plan
 
 
@@ -88,31 +101,44 @@ def _warn(plan: Plan, warnings: Iterable[str]) -> None:
     plan.warnings += (each for each in warnings if each not in plan.warnings)
 
 
-def _place(plan: Plan, wanted: Wanted) -> None:
+def _place(plan: Plan, wanted: Wanted) -> bool:
     cluster, request = plan.cluster, wanted.request
-    if cluster.undecided(request):
-        present = " or ".join(cluster.vendors)
-        plan.unplaced.append(Unplaced(request, f"nobody says whether it runs on {present}", REMEDY))
-        return
-    _warn(plan, wanted.warnings)
+    undecided = cluster.undecided(request)
+    if not undecided:
+        _warn(plan, wanted.warnings)
     cluster.engine.learn(request)
-    allocation = cluster.engine.decide(request)
+    allocation = None if undecided else cluster.engine.decide(request)
     if allocation is None:
-        plan.unplaced.append(_why(cluster, request))
-        return
+        return False
     cluster.fleet.grant(allocation)
     left = {view.device.uuid: (view.free_mib, view.free_units) for view in cluster.fleet.devices(allocation.node)}
     plan.placed.append(Placed(request, allocation, left))
+    return True
+
+
+def _explained(cluster: Cluster, refused: Iterable[PodRequest]) -> list[Unplaced]:
+    """Say why, once all others have their place: what is said to help must help then. Equal asks fare alike."""
+    known: dict[bytes, Unplaced] = {}
+    told = []
+    for request in refused:
+        alike = msgspec.json.encode(msgspec.structs.replace(request, name="", uid="", created_s=0), order="sorted")
+        if alike not in known:
+            known[alike] = _why(cluster, request)
+        told.append(known[alike]._replace(request=request))
+    return told
 
 
 def _why(cluster: Cluster, request: PodRequest) -> Unplaced:
+    if cluster.undecided(request):
+        return Unplaced(request, f"nobody says whether it runs on {' or '.join(cluster.vendors)}", REMEDY)
     from terrazzo.placement.explain import explain  # noqa: PLC0415 - only when something does not fit
 
     explanation = explain(cluster.engine, request, most=1)
     nodes = sum(1 for _ in cluster.fleet.nodes())
     change = explanation.changes[0].describe() if explanation.changes else ""
     why = sentences.why_line(explanation.rejections, nodes)
-    return Unplaced(request, why, f"fits with {change}" if change else "")
+    reasons = tuple(sentences.grouped(explanation.rejections))
+    return Unplaced(request, why, f"fits if {change}" if change else "", reasons)
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
@@ -129,6 +155,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
                 "name": each.request.name,
                 "asks": sentences.asks(each.request),
                 "why": each.why,
+                "reasons": [{"reason": reason, "nodes": nodes} for reason, nodes in each.reasons],
                 "remedy": each.remedy,
             }
             for each in plan.unplaced

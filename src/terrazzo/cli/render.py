@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import click
 
+WIDTH = 110
+"""Longest line of prose."""
 _GAP = "  "
 
 
@@ -41,14 +44,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], groups: Sequenc
         room = sum(widths[group.first : group.last + 1]) + len(_GAP) * (group.last - group.first)
         widths[group.first] += max(0, len(group.title) - room)
 
-    def line(cells: Sequence[str]) -> str:
+    def laid(cells: Sequence[str]) -> str:
         placed = (
             cell.rjust(width) if r else cell.ljust(width) for cell, width, r in zip(cells, widths, right, strict=True)
         )
         return _GAP.join(placed).rstrip()
 
-    lines = [click.style(line([top[i] for top in tops]), bold=True) for i in range(tall)]
-    lines += (line(row) for row in body)
+    lines = [click.style(laid([top[i] for top in tops]), bold=True) for i in range(tall)]
+    lines += (laid(row) for row in body)
     if groups:
         lines.insert(0, click.style(_group_line(groups, widths), dim=True))
     return "\n".join(lines)
@@ -68,10 +71,17 @@ def say(text: str = "", **style: Any) -> None:
     click.echo(click.style(text, **style) if style else text)
 
 
+def line(head: str, text: str, **style: Any) -> None:
+    """Print text beside a head, folded below itself where it is long."""
+    lead = f"{head:<7}  "
+    say(textwrap.fill(f"{lead}{text}", WIDTH, subsequent_indent=" " * len(lead), break_long_words=False), **style)
+
+
 def notes(sentences: Iterable[str]) -> None:
     """Print what a reader should know besides, a line each."""
     for sentence in sentences:
-        say(f"note: {sentence.rstrip('.')}.", fg="yellow")
+        told = f"note: {sentence.rstrip('.')}."
+        say(textwrap.fill(told, WIDTH, subsequent_indent="      ", break_long_words=False), fg="yellow")
 
 
 def dump(body: Any, form: str) -> None:

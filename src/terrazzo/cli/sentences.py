@@ -75,7 +75,8 @@ def device_line(no: DeviceRejection) -> str:
         text += f": needs {format_mib(no.needed)}, {format_mib(max(0, no.available))} free"
         text += f", short {format_mib(short)}" if short > 0 else ""
     elif no.needed >= 0:
-        text += f": needs {no.needed}, {max(0, no.available)} left"
+        unit = " units" if no.reason is Reason.CORES else ""
+        text += f": needs {no.needed}{unit}, {max(0, no.available)} left"
     if no.detail:
         text += f" ({no.detail})"
     if no.holders:
@@ -145,7 +146,27 @@ def span(indices: Sequence[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def distance(no: NodeRejection) -> tuple[int, int, str]:
-    """Return how far a node is from doing: devices refused, then what the nearest one is short of."""
-    short = [device.needed - device.available for device in no.devices if device.needed >= 0]
-    return len(no.devices), min(short, default=0), no.node
+def may_do(no: NodeRejection) -> bool:
+    """Return whether the node could take the pod if somebody else left it."""
+    if no.devices:
+        return any(not device.reason.permanent for device in no.devices)
+    return not no.reason.permanent
+
+
+def _shortage(device: DeviceRejection) -> tuple[bool, int]:
+    return device.reason.permanent or device.needed < 0, device.needed - device.available
+
+
+def distance(no: NodeRejection) -> tuple[int, tuple[bool, int], str]:
+    """Return how far a node is from doing: devices refused, then what the nearest of them is short of."""
+    return len(no.devices), min(map(_shortage, no.devices), default=(True, 0)), no.node
+
+
+def nearest_line(no: NodeRejection) -> str:
+    """Return what a node lacks, and the device that comes nearest."""
+    line = node_line(no)
+    if not no.devices:
+        return line
+    device = min(no.devices, key=_shortage)
+    told = device_line(device)
+    return f"device {device.index} {told}" if no.reason is device.reason else f"{line}; device {device.index} {told}"

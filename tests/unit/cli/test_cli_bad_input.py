@@ -235,3 +235,53 @@ def test_slips_on_the_command_line(args: tuple[str, ...], word: str) -> None:
 def test_explain_of_a_pod_that_is_not_there() -> None:
     refused(run("explain", "nb-18", "--cluster", CLUSTER), "no pod nb-18", "did you mean vision/nb-17?")
     refused(run("explain", "zzzzzz", "--cluster", CLUSTER), "no pod zzzzzz", "-f")
+
+
+NOWHERE: dict[str, tuple[dict[str, object], str]] = {
+    "memory beyond any device": ({"nvidia.com/gpumem": 999_999}, "no device in this cluster has 976.6Gi, the largest"),
+    "nine on nodes of four": ({"nvidia.com/gpu": 9}, "no node in this cluster has 9 such devices, the most is 4"),
+    "a slice that does not exist": ({"nvidia.com/mig-9g.99gb": 1}, "no device in this cluster has a slice 9g.99gb"),
+    "unknown memory": ({"huawei.com/Ascend310P": 1}, "0/5 nodes"),
+}
+
+
+@pytest.mark.parametrize("case", NOWHERE)
+def test_what_fits_nowhere_is_no_error_and_is_told_why(case: str, tmp_path: Path) -> None:
+    limits, sentence = NOWHERE[case]
+    file = tmp_path / "pods.json"
+    file.write_text(pod(limits))
+    result = run("plan", "-f", file, "--cluster", CLUSTER)
+    assert (result.exit_code, result.stderr) == (3, "")
+    assert sentence in result.stdout
+    assert "0 of 1 pod placed, 1 not." in result.stdout
+    machine = json.loads(run("plan", "-f", file, "--cluster", CLUSTER, "-o", "json").stdout)
+    assert machine["placed"] == []
+    assert machine["unplaced"][0]["reasons"]
+    assert run("explain", "train", "-f", file, "--cluster", CLUSTER).exit_code == 3
+
+
+def test_zero_means_absent_and_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "pods.json"
+    file.write_text(pod({"nvidia.com/gpu": 0}))
+    result = run("plan", "-f", file, "--cluster", CLUSTER)
+    assert result.exit_code == 0
+    assert "0 of 0 pods placed, 1 pod without devices left alone." in result.stdout
+    assert "note: " in result.stdout
+    assert "nvidia.com/gpu" in result.stdout
+
+
+def test_a_large_dump_is_read_whole(tmp_path: Path) -> None:
+    labels = {f"label-{i}": "x" * 40 for i in range(40)}
+    items = [
+        {"kind": "Node", "metadata": {"name": f"n{i}", "labels": {**labels, "nvidia.com/gpu.product": "Tesla-T4"}},
+         "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
+        for i in range(800)
+    ]  # fmt: skip
+    text = json.dumps({"kind": "List", "items": items}, indent=2)
+    assert len(text) > 2_000_000
+    for name in ("nodes.json", "nodes.yaml"):  # JSON is YAML, and is read as the former
+        file = tmp_path / name
+        file.write_text(text)
+        assert "800 nodes, 3200 devices" in run("inventory", "--cluster", file).stdout
+    file.write_text(text[: len(text) // 2])
+    refused(run("inventory", "--cluster", file), "nodes.yaml:")
