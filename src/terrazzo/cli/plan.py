@@ -53,7 +53,7 @@ def command(
 
 def _print(plan: Plan, *, wide: bool) -> None:
     from terrazzo.cli import sentences  # noqa: PLC0415 - heavy imports stay out of --help
-    from terrazzo.cli.render import line, notes, say, table  # noqa: PLC0415 - see above
+    from terrazzo.cli.render import first, line, notes, say, table  # noqa: PLC0415 - see above
 
     devices = plan.devices()
     many = wide or any(len(each.allocation.containers) > 1 for each in plan.placed)
@@ -63,11 +63,15 @@ def _print(plan: Plan, *, wide: bool) -> None:
     if rows:
         say(table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows]))
         say()
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for pod in plan.unplaced:
-        say(f"{pod.request.title} does not fit, asks {sentences.asks(pod.request)}", fg="red")
-        line("  why", pod.why)
-        if pod.remedy:
-            line("  help", pod.remedy, fg="green")
+        alike.setdefault((sentences.asks(pod.request), pod.why, pod.remedy), []).append(pod.request.title)
+    for (asks, why, remedy), titles in alike.items():
+        does = "does" if len(titles) == 1 else "do"
+        say(f"{first(titles, 3)} {does} not fit, asks {asks}", fg="red")
+        line("  why", why)
+        if remedy:
+            line("  help", remedy, fg="green")
     if plan.unplaced:
         say()
     say(_summary(plan), bold=True)

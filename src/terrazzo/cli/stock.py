@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from terrazzo.cli.sentences import memory
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Device, Health, SharingMode
 from terrazzo.model.errors import InputError
+from terrazzo.model.node import Node
 from terrazzo.model.quantity import memory_mib
 from terrazzo.model.request import Ask, ContainerRequest, NodeRules, PodRequest, Toleration
 from terrazzo.model.unknown import Unknown
@@ -254,20 +256,34 @@ class Fits(NamedTuple):
 
 
 def count(cluster: Cluster, size: Size) -> Fits:
-    """Return how many pods of a size fit now: placed one by one until one is refused, vendor by vendor.
+    """Return how many pods of a size fit now: placed one by one until one is refused.
 
-    The pods ask for no host CPU or memory and tolerate every taint. The fleet is left as it was.
+    What fits on one node does not depend on the others, so nodes fill in turn, and nodes that look alike once. The
+    pods ask for no host CPU or memory and tolerate every taint. The fleet is left as it was.
     """
-    per_model: dict[str, int] = {}
-    devices = {(node.name, device.uuid): device for node in cluster.fleet.nodes() for device in node.devices}
-    placed: list[Allocation] = []
-    for vendor in cluster.vendors:
-        placed += _fill(cluster, size.ask, vendor)
-    for allocation in placed:
-        model = _model(devices[allocation.node, allocation.uses[0].uuid])
-        per_model[model] = per_model.get(model, 0) + 1
-        cluster.fleet.release(allocation.pod)
-    return Fits(size.words, len(placed), dict(sorted(per_model.items(), key=lambda item: (-item[1], item[0]))))
+    total: Counter[str] = Counter()
+    known: dict[tuple[object, ...], Counter[str]] = {}
+    for node in cluster.fleet.nodes():
+        look = _look(cluster, node)
+        if look not in known:
+            known[look] = _fill(cluster, size.ask, node)
+        total += known[look]
+    return Fits(size.words, total.total(), dict(sorted(total.items(), key=lambda item: (-item[1], item[0]))))
+
+
+def _look(cluster: Cluster, node: Node) -> tuple[object, ...]:
+    """Return all that decides how many pods fit on a node."""
+    room = None if node.max_pods is None else node.max_pods - len(cluster.fleet.allocations_on(node.name))
+    views = tuple(
+        (
+            view.device.vendor, view.device.names, view.device.memory_mib, view.device.units, view.device.mode,
+            view.device.sharers, view.device.memory_step_mib, view.device.geometry, view.device.profile,
+            view.device.numa, view.device.links, view.device.health, view.free_mib, view.free_units,
+            len(view.holders), view.alone, view.state,
+        )
+        for view in cluster.fleet.devices(node.name)
+    )  # fmt: skip
+    return node.ready, node.unschedulable, room, views
 
 
 def pod_of(ask: Ask, vendor: str, number: int) -> PodRequest:
@@ -281,14 +297,17 @@ def pod_of(ask: Ask, vendor: str, number: int) -> PodRequest:
     )
 
 
-def _fill(cluster: Cluster, ask: Ask, vendor: str) -> Iterator[Allocation]:
-    """Place pods until one is refused. What fits on one node does not depend on the others, so nodes fill in turn."""
-    number = 0
-    for node in [node.name for node in cluster.fleet.nodes() if any(d.vendor == vendor for d in node.devices)]:
-        while isinstance(found := cluster.engine.place_on(pod_of(ask, vendor, number), node), Allocation):
+def _fill(cluster: Cluster, ask: Ask, node: Node) -> Counter[str]:
+    """Return how many pods find room on a node, by the model they get, and give it all back."""
+    models = {device.uuid: _model(device) for device in node.devices}
+    placed: list[Allocation] = []
+    for vendor in sorted({device.vendor for device in node.devices}):
+        while isinstance(found := cluster.engine.place_on(pod_of(ask, vendor, len(placed)), node.name), Allocation):
             cluster.fleet.grant(found)
-            number += 1
-            yield found
+            placed.append(found)
+    for allocation in placed:
+        cluster.fleet.release(allocation.pod)
+    return Counter(models[allocation.uses[0].uuid] for allocation in placed)
 
 
 _HEADS = {

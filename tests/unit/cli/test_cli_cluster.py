@@ -196,12 +196,16 @@ def test_unknown_memory_is_never_zero() -> None:
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("size", ["8Gi,30%", "30%", "whole", "2xwhole", "2x1Gi,10%", "1gpu"])
 def test_sizes_that_fit_are_those_that_are_placed_one_by_one(vendor: str, size: str) -> None:
-    items = [node(vendor), node("nvidia", name="n2"), pod("a", {VENDORS[vendor][2]: 1}, on="n1")]
+    items = [
+        node(vendor),
+        *(node("nvidia", name=name) for name in ("n2", "n3")),
+        pod("a", {VENDORS[vendor][2]: 1}, on="n1"),
+    ]
     cluster = clusters.load(items)
     wanted = stock.parse_size(size)
-    before = [cluster.fleet.devices(name) for name in ("n1", "n2")]
+    before = [cluster.fleet.devices(name) for name in ("n1", "n2", "n3")]
     fits = stock.count(cluster, wanted)
-    assert [cluster.fleet.devices(name) for name in ("n1", "n2")] == before
+    assert [cluster.fleet.devices(name) for name in ("n1", "n2", "n3")] == before
     submitted = 0
     for each in cluster.vendors:
         while True:
@@ -216,3 +220,16 @@ def test_sizes_that_fit_are_those_that_are_placed_one_by_one(vendor: str, size: 
 def test_a_damaged_priority_class_is_told() -> None:
     with pytest.raises(InputError, match="PriorityClass"):
         clusters.load([node(), Item("p", {"kind": "PriorityClass", "metadata": {"name": "x"}, "value": "high"})])
+
+
+def test_pod_slots_are_shared_by_all_vendors_of_a_node() -> None:
+    mixed = node()
+    rows = [
+        {"uuid": f"D{i}", "vendor": vendor, "model": VENDORS[vendor][0], "index": i, "mib": VENDORS[vendor][1]}
+        for i, vendor in enumerate(("nvidia", "mthreads"))
+    ]
+    mixed.body["metadata"]["annotations"]["terrazzo.io/inventory"] = json.dumps({"v": 1, "devices": rows})
+    mixed.body["status"]["allocatable"]["pods"] = "3"
+    cluster = clusters.load([mixed])
+    assert stock.count(cluster, stock.parse_size("1Gi")).pods == 3
+    assert stock.count(cluster, stock.parse_size("whole")).per_model == {"A100-80": 1, "S4000": 1}
