@@ -81,7 +81,7 @@ def _print(cluster: Cluster, found: Stock, counts: list[Fits]) -> None:
         split = ", ".join(f"{number} {kind}" for kind, number in fits.per_model.items())
         say(f"fits now: {plural(fits.pods, 'pod')} of {fits.size}" + (f" ({split})" if split else ""), fg="green")
     say(f"{plural(found.nodes, 'node')}, {plural(found.devices, 'device')} of "
-        f"{plural(len(cluster.vendors), 'vendor')}; {plural(found.pods, 'pod')} hold devices, "
+        f"{plural(len(cluster.vendors), 'vendor')}; {plural(found.pods, 'pod holds', 'pods hold')} devices, "
         f"{len(cluster.waiting)} wait.", bold=True)  # fmt: skip
     for number, reason in enumerate(found.unknowns, 1):
         say(f"?{number}: {reason}", fg="yellow")
