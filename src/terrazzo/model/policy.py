@@ -28,10 +28,17 @@ class ImageRule(Struct, frozen=True):
 
 
 class NamespacePolicy(Struct, frozen=True):
-    """What a namespace changes. Empty fields inherit the cluster's."""
+    """What a namespace changes. Empty fields inherit the cluster's.
+
+    Attributes:
+        vendors: vendors of neutral requests.
+        strategy: placement strategy.
+        allow_device_env: containers may set variables that choose devices or loosen what is enforced.
+    """
 
     vendors: tuple[str, ...] = ()
     strategy: str = ""
+    allow_device_env: bool = False
 
 
 class Policy(Struct, frozen=True):
@@ -42,13 +49,23 @@ class Policy(Struct, frozen=True):
         strategy: default placement strategy.
         namespaces: per namespace.
         images: rules, first match wins.
+        scheduler: ``schedulerName`` given to pods that name our resources and chose none; empty = left alone.
     """
 
     vendors: tuple[str, ...] = ()
     strategy: str = "fragmentation"
     namespaces: dict[str, NamespacePolicy] = field(default_factory=dict)
     images: tuple[ImageRule, ...] = ()
+    scheduler: str = ""
+
+    def namespace(self, name: str) -> NamespacePolicy:
+        """Return what the namespace changes; nothing when the policy does not name it."""
+        return self.namespaces.get(name, NamespacePolicy())
+
+    def image_rule(self, image: str) -> ImageRule | None:
+        """Return the first rule about ``image``, or None."""
+        return next((rule for rule in self.images if rule.matches(image)), None)
 
     def strategy_for(self, namespace: str, asked: str = "") -> str:
         """Return the strategy for a pod: its own, else its namespace's, else the cluster's."""
-        return asked or self.namespaces.get(namespace, NamespacePolicy()).strategy or self.strategy
+        return asked or self.namespace(namespace).strategy or self.strategy

@@ -140,7 +140,7 @@ def _largest_device(engine: Engine) -> int:
 
 
 def _largest(works: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the largest number from ``low`` to ``high`` that works, when smaller ones work too; None when none does."""
+    """Return the largest number from ``low`` to ``high`` that works, provided smaller ones do; None when none does."""
     if high < low or not works(low):
         return None
     while low < high:

@@ -247,6 +247,8 @@ class _Search:
         return self._share(item, seat, need)
 
     def _share(self, item: Item, seat: _Seat, need: Need) -> Callable[[], None] | None:
+        if seat.cuts:
+            return None  # a chip with slices on it is not given whole
         for phase in item.phases:
             if seat.mib[phase] + need.memory_mib > seat.view.free_mib:
                 return None
@@ -273,6 +275,8 @@ class _Search:
         assert need.profile is not None  # noqa: S101 - asked by the caller
         geometry = seat.view.device.geometry
         assert geometry is not None  # noqa: S101 - only a geometry yields a profile
+        if any(seat.units):
+            return None  # nor are slices cut from a chip that is given whole
         before, known = seat.state, len(seat.cuts)
         name = need.profile.name
         idle = (i for i, (cut, phases, _) in enumerate(seat.cuts) if cut.profile == name and not phases & item.phases)

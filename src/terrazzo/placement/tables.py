@@ -76,6 +76,8 @@ def compile_ask(request: PodRequest, ask: Ask, kinds: Sequence[Device | None], p
             test_mib[index] = test_units[index] = 1
             cuts = cuts_of(kind.geometry)
             placeable[index] = cuts.placeable(need.profile.name)
+            if need.alone:
+                placeable[index, 1:] = False
             following[index] = cuts.following(need.profile, popularity)
     # Several slices may lie on one device, so one fitting device is all that a row can ask for.
     devices = min(ask.count, 1) if ask.profile else ask.count

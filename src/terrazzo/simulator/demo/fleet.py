@@ -50,9 +50,9 @@ def tell(scene: Scene) -> Story:
             ),
         ),
         remarks=(
-            Remark(Standing.MEASURED, "Where pods land and when they start: decisions of the engine and the baselines."),
+            Remark(Standing.MEASURED, "Where pods land and when they start: decided by engine and baselines."),
             Remark(Standing.MODELLED, "Arrivals (Poisson), sizes and lifetimes (lognormal). A pod needs its lifetime "
-                   "wherever it runs. Load is the devices' worth that pods ask for at once, over the devices there are."),
+                   "wherever it runs. Load: devices' worth that pods ask for at once, over the devices there are."),
             Remark(Standing.FAILS, "Whole cards cannot carry a load that is measured in fractions: the queue grows "
                    "without end, and 'diverges' is all there is to say of its waits."),
         ),
