@@ -53,6 +53,11 @@ class Engine:
         self._rows = Rows(fleet, self.popularity)
         self._masks: dict[object, tuple[int, Bools | None, NDArray[np.int64] | None]] = {}
 
+    @property
+    def scored(self) -> int:
+        """Nodes scored so far: what tests and benches count instead of time."""
+        return self._rows.scored
+
     def learn(self, request: PodRequest) -> None:
         """Count a request among those that came lately."""
         self.popularity.add(class_of(request))
@@ -66,20 +71,22 @@ class Engine:
             request: the pod.
             among: names of the only nodes to look at; None = all.
         """
-        scores = self._scores(request, among)
-        protected = self._protected(request, scores)
-        for line in (protected, scores):
-            found = None if line is None else self._best(request, line)
+        row = self._rows.row(request, self._strategy(request)) if is_simple(request) else None
+        scores = self._scores(request, among, row)
+        may = self._unreserved(request)
+        if may is not None:
+            sheltered = np.where(may[self.fleet.kind[: len(scores), 0]], scores, -1)
+            found = self._best(request, sheltered, row)
             if found is not None:
                 return found
-        return None
+        return self._best(request, scores, row)
 
-    def _best(self, request: PodRequest, scores: NDArray[np.int64]) -> Allocation | None:
+    def _best(self, request: PodRequest, scores: NDArray[np.int64], row: Row | None) -> Allocation | None:
         column = int(scores.argmax()) if len(scores) else -1
         if column < 0 or scores[column] < 0:
             return None
-        if is_simple(request):
-            return self._place_simple(request, column)
+        if row is not None:
+            return self._place_simple(request, row, column)
         order = np.argsort(-scores, kind="stable")
         for candidate in order[: int((scores >= 0).sum())]:
             found = self._place(request, int(candidate))
@@ -109,7 +116,7 @@ class Engine:
             return barred
         if is_simple(request):
             row = self._rows.row(request, self._strategy(request))
-            found = self._place_simple(request, column) if row.score[column] >= 0 else None
+            found = self._place_simple(request, row, column) if row.score[column] >= 0 else None
         else:
             found = self._place(request, column)
         return found or self._devices_short(request, known)
@@ -133,10 +140,10 @@ class Engine:
     def _strategy(self, request: PodRequest) -> str:
         return self.policy.strategy_for(request.namespace, request.strategy)
 
-    def _scores(self, request: PodRequest, among: Sequence[str] | None) -> NDArray[np.int64]:
+    def _scores(self, request: PodRequest, among: Sequence[str] | None, row: Row | None = None) -> NDArray[np.int64]:
         """Return one score per column, negative where the pod cannot be (for a pod of several asks: surely not)."""
         strategy = self._strategy(request)
-        scores = self._rows.combined(request, strategy)
+        scores = row.score if row is not None else self._rows.combined(request, strategy)
         mask, liked = self._mask(request)
         if mask is not None:
             scores = np.where(mask, scores, -1)
@@ -170,11 +177,11 @@ class Engine:
         self._masks[key] = (self.fleet.layout, *result)
         return result
 
-    def _protected(self, request: PodRequest, scores: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        if self._strategy(request) != "fragmentation" or request.rules.preferences:
+    def _unreserved(self, request: PodRequest) -> Bools | None:
+        """Return the kinds that the pod may use while it leaves others what is reserved for them; None = any."""
+        if request.rules.preferences or self._strategy(request) != "fragmentation":
             return None
-        may = self._rows.unreserved(self._rows.row(request, "fragmentation"))
-        return None if may is None else np.where(may[self.fleet.kind[: len(scores), 0]], scores, -1)
+        return self._rows.unreserved(request)
 
     def _barred(self, request: PodRequest, node: Node, column: int) -> NodeRejection | None:
         fleet = self.fleet
@@ -204,23 +211,21 @@ class Engine:
         order = _emptiest if self._strategy(request) == "spread" else _fullest
         return fit.place(request, name, self.fleet.devices(name), order, self.popularity.profiles())
 
-    def _place_simple(self, request: PodRequest, column: int) -> Allocation:
+    def _place_simple(self, request: PodRequest, row: Row, column: int) -> Allocation:
         """Place a pod whose only ask is for devices of one kind of need: no search is needed."""
         name = self.fleet.name(column)
         asking = [(c.name, ask) for c in request.containers for ask in c.asks]
         if not asking:
             return fit.allocation_of(request, name, (), ())
         container, ask = asking[0]
-        row = self._rows.row(request, self._strategy(request))
-        rows = self._chosen(request, ask, row, column)
-        taken = [self._take(request, ask, r, column) for r in rows]
+        taken = [self._take(request, ask, place, column) for place in self._chosen(ask, row, column)]
         grants = ContainerGrant(container, tuple(grant for grant, _ in taken))
         return fit.allocation_of(request, name, (grants,), tuple(use for _, use in taken))
 
-    def _chosen(self, request: PodRequest, ask: Ask, row: Row, column: int) -> list[int]:
+    def _chosen(self, ask: Ask, row: Row, column: int) -> list[int]:
         if ask.count == 1:
             return [int(row.place[column])]
-        fitting = self._rows.fitting(request, column)
+        fitting = self._rows.fitting(row, column)
         if ask.count < len(fitting):
             devices = [self.fleet.device(r, column) for r in fitting]
             if any(device.links or device.numa is not None for device in devices):

@@ -27,7 +27,7 @@ PLENTY = 1 << 50
 
 GRID = ("kind", "avail_mib", "avail_units", "sharers_left", "state", "share")
 KIND, MIB, UNITS, SHARERS, STATE, SHARE = range(len(GRID))
-HOSTS = ("cpu_milli", "memory_mib", "pods", "usable", "changed_at")
+HOSTS = ("cpu_milli", "memory_mib", "pods", "usable", "changed_at", "gained_at")
 
 
 class Fleet:
@@ -41,7 +41,8 @@ class Fleet:
         share: free part of the device in thousandths, mean of memory and compute.
         cpu_milli, memory_mib, pods (nodes): what is left on the host.
         usable (nodes): present, ready and not cordoned.
-        changed_at (nodes): the tick of the last change; ``tick`` counts changes, ``layout`` changes of nodes.
+        changed_at, gained_at (nodes): the tick of the last change, and of the last that freed something; ``tick``
+            counts changes, ``layout`` changes of nodes.
         idle (kinds): free shares of all devices of a kind together.
     """
 
@@ -90,6 +91,7 @@ class Fleet:
     pods: NDArray[np.int64]
     usable: NDArray[np.int64]
     changed_at: NDArray[np.int64]
+    gained_at: NDArray[np.int64]
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -150,9 +152,11 @@ class Fleet:
             self.idle = np.append(self.idle, 0)
         return found
 
-    def _touch(self, column: int) -> None:
+    def _touch(self, column: int, *, gained: bool = True) -> None:
         self.tick += 1
         self.changed_at[column] = self.tick
+        if gained:
+            self.gained_at[column] = self.tick
 
     def _refresh(self, column: int) -> None:
         node = self._nodes[column]
@@ -273,7 +277,7 @@ class Fleet:
             self.memory_mib[column] += sign * allocation.memory_mib
         if self.pods[column] != PLENTY:
             self.pods[column] += sign
-        self._touch(column)
+        self._touch(column, gained=sign > 0)
 
     def _check(self, allocation: Allocation, use: DeviceUse, column: int) -> None:
         where = f"pod {allocation.title} on {allocation.node}, device {use.uuid}"

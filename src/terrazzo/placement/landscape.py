@@ -10,17 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from terrazzo.placement.fleet import KIND, MIB, STATE, UNITS, Fleet
-from terrazzo.placement.tables import Bools, Ints, MixTable
+from terrazzo.placement.tables import ROUNDING, Bools, Ints, MixTable
 
 Floats = NDArray[np.float64]
 Parts = NDArray[np.float32]
 
 MARGIN = 2.0
 """What a node's CPU can feed of a class is counted with this margin: a mix needs less CPU than its hungriest."""
-
-
-ROUNDING = 1e-6
-"""Added before rounding down, so that 810 thousandths computed as 809.9999999 stay 810."""
 
 
 class Landscape:
@@ -38,15 +34,16 @@ class Landscape:
         self.mix = mix
         self._fleet = fleet
         self._tick = -1
-        shapes, (columns, _, rows) = mix.test_mib.shape[1], fleet.grid.shape
+        shapes, (columns, _, rows) = mix.can.shape[1], fleet.grid.shape
         self.parts: Parts = np.zeros((columns, rows, shapes), dtype=np.float32)
         self.usable: Parts = np.zeros((columns, shapes), dtype=np.float32)
         self.count: Parts = np.zeros((columns, shapes), dtype=np.float32)
         self.worth: Floats = np.zeros(columns)
         self._weight = mix.weight.astype(np.float64)
         self._devices = mix.devices.astype(np.float32)
-        self._cpu = np.maximum(mix.cpu_milli, 1).astype(np.float64)
-        self._needs_cpu = mix.cpu_milli > 0
+        # A class that asks for no CPU is fed by any amount of it, even none.
+        self._cpu = np.maximum(mix.cpu_milli.astype(np.float64), 1e-9)
+        self._spare = np.where(mix.cpu_milli > 0, 0.0, 1.0)
         self._feeds = mix.amount[:, mix.shape] * mix.devices * MARGIN
 
     def refresh(self) -> None:
@@ -76,17 +73,14 @@ class Landscape:
             Array of nodes × rows × shapes.
         """
         mix, kind = self.mix, grid[:, KIND]
-        fits: Bools = (grid[:, MIB, :, None] >= mix.test_mib.take(kind, axis=0)) & (
-            grid[:, UNITS, :, None] >= mix.test_units.take(kind, axis=0)
-        )
+        rates = mix.rates.take(kind, axis=0)
+        worth = np.minimum(grid[:, MIB, :, None] * rates[:, :, 0], grid[:, UNITS, :, None] * rates[:, :, 1])
+        fits: Bools = worth >= rates[:, :, 2]
         if mix.placeable is not None:
             fits &= mix.placeable[kind, grid[:, STATE]]
-        worth = np.minimum(
-            grid[:, MIB, :, None] * mix.per_mib.take(kind, axis=0),
-            grid[:, UNITS, :, None] * mix.per_units.take(kind, axis=0),
-        )
-        parts: Parts = np.floor(np.where(fits, worth + ROUNDING, 0)).astype(np.float32)
-        return parts
+        worth += ROUNDING
+        worth *= fits
+        return np.floor(worth, dtype=np.float64).astype(np.float32)
 
     def caps(self, cpu_milli: Ints, main: Ints) -> Floats:
         """Return, per node and class, the shares that the node's CPU can feed.
@@ -95,7 +89,7 @@ class Landscape:
             cpu_milli: per node, CPU left.
             main: per node, kind of its first device.
         """
-        fed = np.where(self._needs_cpu, np.floor(cpu_milli[:, None] / self._cpu), 1 << 20)
+        fed = np.floor(cpu_milli[:, None] / self._cpu + self._spare)
         caps: Floats = fed * self._feeds.take(main, axis=0)
         return caps
 

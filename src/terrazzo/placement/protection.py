@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from terrazzo.placement.tables import NEVER, Bools, Ints, MixTable
+from terrazzo.placement.tables import Bools, Ints, MixTable
 
 UNSAID = 0.6
 """Weight of demand that is restricted only by what nodes can hold."""
@@ -53,7 +53,7 @@ def reachable(can: Bools, devices: int, cpu_milli: int, reach: Reach) -> Bools:
 
 def reserves(mix: MixTable, present: Bools, reach: Reach) -> tuple[Reserve, ...]:
     """Return the sets that popular requests are restricted to, among the kinds that are present."""
-    can = (mix.test_mib.T < NEVER) & present
+    can = mix.can.T & present
     amount = np.where(can, mix.amount.T, 0).max(axis=1, initial=0)
     demand: dict[bytes, float] = {}
     sets: dict[bytes, Bools] = {}

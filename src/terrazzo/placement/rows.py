@@ -100,7 +100,11 @@ class Rows:
             row.place = np.concatenate([row.place, np.zeros(grown, dtype=np.int64)])
         if row.tick != self.fleet.tick:
             changed = np.flatnonzero(self.fleet.changed_at[:size] > row.tick)
-            self._refresh(row, request, changed, strategy)
+            # Where the pod did not fit and nothing was freed since, it does not fit now.
+            hopeful = (row.score[changed] >= 0) | (self.fleet.gained_at[changed] > row.tick)
+            changed = changed[hopeful]
+            if len(changed):
+                self._refresh(row, request, changed, strategy)
             row.tick = self.fleet.tick
             row.scored += len(changed)
             self.scored += len(changed)
@@ -135,9 +139,8 @@ class Rows:
         )
         row.score[columns], row.place[columns] = STRATEGIES[strategy].score(nodes)
 
-    def fitting(self, request: PodRequest, column: int) -> list[int]:
-        """Return the rows of the devices of one node that can take the pod's only ask."""
-        row = self.row(request, "fragmentation")
+    def fitting(self, row: Row, column: int) -> list[int]:
+        """Return the places of the devices of one node that can take one device's worth of the ask."""
         return [int(r) for r in np.flatnonzero(_fit(row.table, self.fleet.grid[column : column + 1])[0])]
 
     def combined(self, request: PodRequest, strategy: str) -> Ints:
@@ -150,9 +153,12 @@ class Rows:
         every: Ints = np.where(np.all([line >= 0 for line in lines], axis=0), np.sum(lines, axis=0), -1)
         return every
 
-    def unreserved(self, row: Row) -> Bools | None:
+    def unreserved(self, request: PodRequest) -> Bools | None:
         """Return the kinds that a pod may use without touching what restricted requests need, or None = any."""
-        return None if row.shield is None else unreserved(row.shield, self.fleet.idle)
+        if not self._levels:
+            return None
+        concern = self.row(request, "fragmentation").shield
+        return None if concern is None else unreserved(concern, self.fleet.idle)
 
 
 def _fit(table: Table, grid: Ints) -> Bools:

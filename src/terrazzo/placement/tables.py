@@ -95,9 +95,10 @@ class MixTable(NamedTuple):
         weight: per class, whole numbers that add up to about ``SCALE``; CPU-only classes are left out of the arrays.
         arrivals, cpu_milli, devices: per class; ``devices`` is the count it asks for.
         shape: per class, its shape.
-        test_mib, test_units: kinds × shapes.
+        can: kinds × shapes, whether the shape fits an empty device of the kind.
         amount: kinds × shapes, thousandths of a device that the shape takes of what it needs most of.
-        per_mib, per_units: kinds × shapes, thousandths that one MiB or unit of free capacity is worth to the shape.
+        rates: kinds × 3 × shapes: thousandths that one MiB of free memory is worth to the shape, the same of one
+            unit of compute, and the least worth with which the shape fits.
         placeable: kinds × states × shapes, or None.
         total: sum of all weights, CPU-only classes too.
     """
@@ -107,11 +108,9 @@ class MixTable(NamedTuple):
     cpu_milli: Ints
     devices: Ints
     shape: Ints
-    test_mib: Ints
-    test_units: Ints
+    can: Bools
     amount: Ints
-    per_mib: NDArray[np.float64]
-    per_units: NDArray[np.float64]
+    rates: NDArray[np.float64]
     placeable: Bools | None
     total: int
 
@@ -124,6 +123,8 @@ large ones leave, if the holes are there. 0 (arrivals alone) and 1 placed worse 
 WHOLE_FLOOR = 0.2
 """Part of all weight that whole devices have at least, even when nobody asked for one lately: somebody will, and a
 card kept whole costs little."""
+ROUNDING = 1e-6
+"""Added before rounding down, so that 810 thousandths computed as 809.9999999 stay 810."""
 FREE = 1e9
 """Worth of what a shape does not need: so much that it never is what runs out first."""
 SMALLEST = 0.15
@@ -145,13 +146,18 @@ def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixT
         shapes.append(shape_of[key])
     size = len(kinds)
     mib, units = totals(kinds)
-    take_mib = _stack(tables, "take_mib", size) * 1000 / mib[:, None]
-    take_units = _stack(tables, "take_units", size) * 1000 / units[:, None]
+    # Who wants to be alone needs all of the device, whatever it takes of it.
+    alone = _stack(tables, "alone", size) > 0
+    take_mib = np.where(alone, 1000.0, _stack(tables, "take_mib", size) * 1000 / mib[:, None])
+    take_units = np.where(alone, 1000.0, _stack(tables, "take_units", size) * 1000 / units[:, None])
     amount = np.maximum(take_mib, take_units)
     cut = [t.placeable for t in tables if t.placeable is not None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        per_mib = np.where(take_mib > 0, amount / take_mib, FREE) * 1000 / mib[:, None]
-        per_units = np.where(take_units > 0, amount / take_units, FREE) * 1000 / units[:, None]
+    can = _stack(tables, "test_mib", size) < NEVER
+    placeable = np.stack(cut, axis=-1) if cut else None
+    # A slice is placed by the state of the device, whatever else is free of it.
+    sliced = np.zeros_like(can) if placeable is None else ~placeable.all(axis=1)
+    least = np.where(can, np.where(sliced, ROUNDING, amount - ROUNDING), np.inf)
+    rates = np.stack([_rate(amount, take_mib, mib), _rate(amount, take_units, units), least], 1)
     weight, total = _weights(mix, [ask.count for _, ask, _ in asking], amount.max(axis=0, initial=0)[shapes])
     return MixTable(
         weight=weight,
@@ -159,14 +165,18 @@ def compile_mix(mix: Sequence[Weighted], kinds: Sequence[Device | None]) -> MixT
         cpu_milli=np.array([kind.cpu_milli for kind, *_ in asking], dtype=np.int64),
         devices=np.array([ask.count for _, ask, _ in asking], dtype=np.int64),
         shape=np.array(shapes, dtype=np.intp),
-        test_mib=_stack(tables, "test_mib", size),
-        test_units=_stack(tables, "test_units", size),
+        can=can,
         amount=np.floor(amount).astype(np.int64),
-        per_mib=per_mib,
-        per_units=per_units,
-        placeable=np.stack(cut, axis=-1) if cut else None,
+        rates=rates,
+        placeable=placeable,
         total=total,
     )
+
+
+def _rate(amount: NDArray[np.float64], take: NDArray[np.float64], total: Ints) -> NDArray[np.float64]:
+    """Return what one MiB or unit is worth to each shape on each kind."""
+    needed = take > 0
+    return np.where(needed, amount / np.where(needed, take, 1.0), FREE) * 1000 / total[:, None]
 
 
 def _weights(mix: Sequence[Weighted], devices: Sequence[int], amount: NDArray[np.float64]) -> tuple[Ints, int]:
