@@ -132,7 +132,8 @@ def main() -> int:
     found = measure(options.nodes, options.devices, options.placed, options.decisions)
     print(
         f"{found['nodes']} nodes, {found['devices']} devices, {found['placed']} pods placed: "
-        f"{found['per_second']} decisions a second (budget {BUDGET}), p50 {found['p50_us']} µs, p99 {found['p99_us']} µs; "
+        f"{found['per_second']} decisions a second (budget {BUDGET}), "
+        f"p50 {found['p50_us']} µs, p99 {found['p99_us']} µs; "
         f"{found['nodes_scored_per_decision']} nodes scored a decision, {found['refused']} refused"
     )
     machine.finish("decision", {**found, "budget_per_second": BUDGET}, as_json=options.json, keep=not options.quick)

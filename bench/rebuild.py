@@ -11,6 +11,7 @@ import time
 
 import decision
 import machine
+import numpy as np
 
 from terrazzo.placement.engine import Engine
 from terrazzo.placement.events import NodeSeen, PodSeen, Resync
@@ -45,7 +46,7 @@ def main() -> int:
 
 def _written(nodes: int, placed: int) -> Resync:
     """Return what an API server would list after so many pods were placed."""
-    rng = decision.np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     fleet = decision.fleet(nodes, 8)
     engine = Engine(fleet)
     seen = []

@@ -20,11 +20,12 @@ WIDTH = 60
 
 def plot(rows: list[dict[str, int]]) -> str:
     """Return bars on a logarithmic scale."""
-    top = math.log10(max(row["p50_us"] for row in rows)) or 1
-    return "\n".join(
-        f"{row['nodes']:>7} nodes {'█' * max(1, round(WIDTH * math.log10(max(2, row['p50_us'])) / top))} {row['p50_us']} µs"
-        for row in rows
-    )
+    top = math.log10(max(2, *(row["p50_us"] for row in rows)))
+    lines = []
+    for row in rows:
+        bar = "█" * max(1, round(WIDTH * math.log10(max(2, row["p50_us"])) / top))
+        lines.append(f"{row['nodes']:>7} nodes {bar} {row['p50_us']} µs")
+    return "\n".join(lines)
 
 
 def main() -> int:

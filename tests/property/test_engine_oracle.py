@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 from hypothesis import given, settings
@@ -9,14 +10,18 @@ from hypothesis import strategies as st
 
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Health
+from terrazzo.model.node import Node
 from terrazzo.model.reason import NodeRejection
-from terrazzo.model.request import ContainerKind, PodRequest
-from terrazzo.placement.demand import Misfit, need_on
+from terrazzo.model.request import Ask, ContainerKind, PodRequest
+from terrazzo.placement.demand import Misfit, Need, need_on
 from terrazzo.placement.engine import Engine
 from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.geometry import cuts_of
 from terrazzo.placement.invariants import check_fleet
+from terrazzo.placement.seat import DeviceView
 from terrazzo.testing import strategies as make
+
+Story = tuple[list[Node], list[PodRequest], PodRequest]
 
 
 def oracle_fits(fleet: Fleet, request: PodRequest, node: str) -> bool:
@@ -45,7 +50,9 @@ def _phases(request: PodRequest) -> list[list[int]]:
     return [[i, *(s for s in sidecars if s < i)] for i in inits] + [apps + sidecars]
 
 
-def _allowed(request, views, items, seats) -> bool:
+def _allowed(
+    request: PodRequest, views: Sequence[DeviceView], items: Sequence[tuple[int, Ask, int]], seats: Sequence[int]
+) -> bool:
     seen = set()
     for (position, ask, _), seat in zip(items, seats, strict=True):
         if not ask.profile and (position, seat) in seen:
@@ -58,7 +65,7 @@ def _allowed(request, views, items, seats) -> bool:
     return True
 
 
-def _bears(request, view, mine) -> bool:
+def _bears(request: PodRequest, view: DeviceView, mine: Sequence[tuple[int, Ask]]) -> bool:
     device = view.device
     if device.health is not Health.HEALTHY or view.alone or len(view.holders) >= device.sharers:
         return False
@@ -82,24 +89,27 @@ def _bears(request, view, mine) -> bool:
     )
 
 
-def _cuts(request, view, needs) -> bool:
+def _cuts(request: PodRequest, view: DeviceView, needs: Sequence[tuple[int, Need]]) -> bool:
     """Slices of containers that never run together may be the same slice."""
     phases = _phases(request)
     groups: list[tuple[str, set[int]]] = []
     for position, need in needs:
+        assert need.profile is not None
         mine = {i for i, phase in enumerate(phases) if position in phase}
         for name, taken in groups:
             if name == need.profile.name and not taken & mine:
-                taken |= mine
+                taken.update(mine)
                 break
         else:
             groups.append((need.profile.name, set(mine)))
+    assert view.device.geometry is not None
     cuts = cuts_of(view.device.geometry)
 
     def fit(state: int, left: list[str]) -> bool:
         if not left:
             return True
         profile = cuts.profile(left[0])
+        assert profile is not None
         block = (1 << profile.size) - 1
         starts = cuts.starts(profile, state)
         return any(
@@ -110,7 +120,7 @@ def _cuts(request, view, needs) -> bool:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> tuple[list, list[PodRequest], PodRequest]:
+def stories(draw: st.DrawFn) -> Story:
     nodes = [draw(make.nodes(f"node-{i}")) for i in range(draw(st.integers(1, 3)))]
     before = [draw(make.requests(f"pod-{i}", containers=2)) for i in range(draw(st.integers(0, 5)))]
     return nodes, before, draw(make.requests("asked", containers=2))
@@ -118,7 +128,7 @@ def stories(draw: st.DrawFn) -> tuple[list, list[PodRequest], PodRequest]:
 
 @given(stories())
 @settings(max_examples=120)
-def test_fit_is_what_trying_everything_says(story) -> None:
+def test_fit_is_what_trying_everything_says(story: Story) -> None:
     nodes, before, asked = story
     fleet = Fleet(nodes)
     engine = Engine(fleet)
@@ -149,7 +159,7 @@ def test_fit_is_what_trying_everything_says(story) -> None:
 
 
 @given(stories())
-def test_grant_and_release_are_inverse(story) -> None:
+def test_grant_and_release_are_inverse(story: Story) -> None:
     nodes, before, asked = story
     fleet = Fleet(nodes)
     engine = Engine(fleet)
@@ -169,7 +179,7 @@ def test_grant_and_release_are_inverse(story) -> None:
 
 
 @given(stories())
-def test_a_kept_row_equals_a_fresh_one(story) -> None:
+def test_a_kept_row_equals_a_fresh_one(story: Story) -> None:
     nodes, before, asked = story
     fleet = Fleet(nodes)
     kept = Engine(fleet)
@@ -183,7 +193,7 @@ def test_a_kept_row_equals_a_fresh_one(story) -> None:
 
 
 @given(stories())
-def test_ranks_are_distinct_and_feasible(story) -> None:
+def test_ranks_are_distinct_and_feasible(story: Story) -> None:
     nodes, before, asked = story
     fleet = Fleet(nodes)
     engine = Engine(fleet)
