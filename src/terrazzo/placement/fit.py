@@ -375,7 +375,7 @@ def why_not(request: PodRequest, node: str, views: Sequence[DeviceView], titles:
                 if not failed:
                     return NodeRejection(node, Reason.COUNT, ask.count, fitting)
                 reason = _telling(failed)
-                if len(views) < ask.count:
+                if len(views) < ask.count and not reason.permanent:
                     reason = Reason.COUNT
                 needed, available = (ask.count, fitting) if ask.count > 1 else _nearest(failed, reason)
                 return NodeRejection(node, reason, needed, available, tuple(failed))

@@ -14,7 +14,9 @@ from terrazzo.model.node import Node
 from terrazzo.model.request import PodRequest
 from terrazzo.placement.demand import Need, need_on
 from terrazzo.placement.engine import Engine
+from terrazzo.placement.events import Committed, PodGone, Written
 from terrazzo.placement.fleet import Fleet
+from terrazzo.placement.ledger import Ledger
 from terrazzo.simulator import policies, report
 from terrazzo.simulator.clock import Clock
 from terrazzo.simulator.fgd import Fragmentation, typical
@@ -102,7 +104,8 @@ class _Run:
         rewrite = self.way.rewrite(spec.nodes)
         self.requests = [rewrite(arrival.request) for arrival in self.arrivals]
         self.nodes = self.way.fleet(spec.nodes, self.requests)
-        self.fleet = Fleet(self.nodes)
+        self.ledger = Ledger(self.nodes)
+        self.fleet = self.ledger.fleet
         self.placer = self.way.placer(self.fleet, self.requests, np.random.default_rng(spec.seed))
         asking = [request for request in self.requests if request.asks_devices]
         self.meter = Meter(self.fleet, Fragmentation(typical(asking), self.fleet))
@@ -173,7 +176,8 @@ class _Run:
         found = self.placer.decide(self.requests[number])
         if found is None:
             return False
-        self.fleet.grant(found)
+        self.ledger.apply(Committed(found))
+        self.ledger.apply(Written(found.pod))
         self.meter.granted(found, 1)
         self.fates.placed_s[number] = self.clock.now_s
         arrival = self.arrivals[number]
@@ -184,8 +188,9 @@ class _Run:
         return True
 
     def _end(self, number: int) -> None:
-        released = self.fleet.release(self.keys[number])
+        released = self.fleet.allocation(self.keys[number])
         assert released is not None  # noqa: S101 - it was placed when its end was planned
+        self.ledger.apply(PodGone(released.pod))
         self.meter.granted(released, -1)
         self.fates.finished.add(number)
         if self._memory is not None:

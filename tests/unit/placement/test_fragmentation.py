@@ -198,6 +198,7 @@ def test_dropped_nodes_take_nothing_and_come_back_with_their_grants() -> None:
     fleet = Fleet([make_node("a"), make_node("b")])
     engine = Engine(fleet)
     found = engine.place_on(make_request("pod", whole(2)), "a")
+    assert isinstance(found, Allocation)
     fleet.grant(found)
     node = fleet.node("a")
     assert node is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
@@ -15,7 +16,7 @@ from terrazzo.placement.fleet import Fleet
 from terrazzo.testing.builders import SHARED, Kind, fraction, make_device, make_request, whole
 
 
-def box(kind: Kind, links: list[tuple[str, ...]], numa: list[int] | None = None) -> Node:
+def box(kind: Kind, links: Sequence[tuple[str, ...]], numa: list[int] | None = None) -> Node:
     devices = tuple(
         make_device(kind, index=i, links=each, numa=numa[i] if numa else None) for i, each in enumerate(links)
     )

@@ -45,9 +45,9 @@ def place_all(policy: str, nodes: Sequence[Node], requests: Sequence[PodRequest]
     """Return what a policy makes of these pods, one after the other."""
     outcome = Outcome([], [])
     way = policies.approach(policy)
-    fleet = Fleet(way.nodes(node) for node in nodes)
     rewrite = way.rewrite(nodes)
     asked = [rewrite(request) for request in requests]
+    fleet = Fleet(way.fleet(nodes, asked))
     placer = way.placer(fleet, asked, np.random.default_rng(0))
     for request, wanted in zip(requests, asked, strict=True):
         placer.learn(wanted)
@@ -64,9 +64,10 @@ def fill(policy: str, nodes: Sequence[Node], kinds: Sequence[PodRequest]) -> Out
     """Return what a policy places when pods of these kinds come in turn until none of them fits any more."""
     outcome = Outcome([], [])
     way = policies.approach(policy)
-    fleet = Fleet(way.nodes(node) for node in nodes)
     rewrite = way.rewrite(nodes)
-    placer = way.placer(fleet, [rewrite(kind) for kind in kinds], np.random.default_rng(0))
+    asked = [rewrite(kind) for kind in kinds]
+    fleet = Fleet(way.fleet(nodes, asked))
+    placer = way.placer(fleet, asked, np.random.default_rng(0))
     left = list(range(len(kinds)))
     for turn in range(_ENOUGH):
         for place in tuple(left):
