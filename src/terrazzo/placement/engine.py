@@ -107,19 +107,29 @@ class Engine:
 
     def place_on(self, request: PodRequest, node: str) -> Allocation | NodeRejection:
         """Return what the pod gets on this node, or why it cannot be there. Exact; nothing is taken yet."""
-        column = self.fleet.column(node)
         known = self.fleet.node(node)
-        if column is None or known is None:
+        if known is None:
             return NodeRejection(node, Reason.NOT_READY, detail="not in the cluster")
-        barred = self._barred(request, known, column)
-        if barred is not None:
-            return barred
-        if is_simple(request):
-            row = self._rows.row(request, self._strategy(request))
-            found = self._place_simple(request, row, column) if row.score[column] >= 0 else None
-        else:
-            found = self._place(request, column)
-        return found or self._devices_short(request, known)
+        found = self.try_on(request, node)
+        if found is not None:
+            return found
+        return self._barred(request, known, self._at(node)) or self._devices_short(request, known)
+
+    def try_on(self, request: PodRequest, node: str) -> Allocation | None:
+        """Return what the pod gets on this node, or None; as ``place_on``, without the cost of saying why."""
+        known = self.fleet.node(node)
+        if known is None or self._barred(request, known, self._at(node)) is not None:
+            return None
+        if not is_simple(request):
+            return self._place(request, self._at(node))
+        row = self._rows.row(request, self._strategy(request))
+        column = self._at(node)
+        return self._place_simple(request, row, column) if row.score[column] >= 0 else None
+
+    def _at(self, node: str) -> int:
+        column = self.fleet.column(node)
+        assert column is not None  # noqa: S101 - callers have seen the node
+        return column
 
     def rank(self, request: PodRequest, limit: int) -> list[Ranked]:
         """Return the best feasible nodes, best first, with distinct ranks counting down to 1."""

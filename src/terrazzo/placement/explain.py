@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +19,9 @@ from terrazzo.placement.moves import carry_out, fewest_moves
 from terrazzo.placement.preempt import Budget, cheapest_victims
 
 NEAR = 64
-"""Nodes that come nearest whose holders are asked about."""
+"""Nodes that come nearest; holders, moves and victims are looked for on these alone."""
+SINGLES = 3
+"""Single pods named at most, so that owners, nodes and moves are named too."""
 HOLDERS = 128
 """Holders tried one by one, those of the nearest nodes first."""
 
@@ -92,14 +95,16 @@ def _candidates(
     requests: dict[str, PodRequest],
     budgets: tuple[Budget, ...],
 ) -> Iterator[Change]:
+    near = sorted((no for no in rejections if not no.reason.permanent), key=_distance)[:NEAR]
+    names = [no.node for no in near]
     yield from _smaller(engine, request)
     yield from _without(engine, request)
-    yield from _ends(engine, request, rejections, requests)
+    yield from _ends(engine, request, near, requests)
     yield from _one_more(engine, request)
-    plan = fewest_moves(engine, request, requests) if requests else None
+    plan = fewest_moves(engine, request, requests, among=names) if requests else None
     if plan is not None:
         yield c.Moved(plan)
-    victims = cheapest_victims(engine, request, budgets) if request.priority > 0 else None
+    victims = cheapest_victims(engine, request, budgets, among=names) if request.priority > 0 else None
     if victims is not None:
         yield c.Preempts(tuple(a.title for a in victims.pods), tuple(a.pod for a in victims.pods))
 
@@ -161,30 +166,19 @@ def _without(engine: Engine, request: PodRequest) -> Iterator[Change]:
 
 
 def _ends(
-    engine: Engine, request: PodRequest, rejections: tuple[NodeRejection, ...], requests: dict[str, PodRequest]
+    engine: Engine, request: PodRequest, near: list[NodeRejection], requests: Mapping[str, PodRequest]
 ) -> Iterator[Change]:
     """Single pods whose end lets this one in, then owners all of whose pods would have to end."""
-    near = sorted((no for no in rejections if not no.reason.permanent), key=_distance)[:NEAR]
-    tried = 0
+    held = [(a, no.reason in _HOST) for no in near for a in engine.fleet.allocations_on(no.node)]
+    singles = (c.Ends(a.title, (a.pod,)) for a, host in held[:HOLDERS] if a.uses or host)
+    yield from islice((change for change in singles if verify(engine, request, change)), SINGLES)
     owners: dict[tuple[str, str], list[str]] = {}
-    for no in near:
-        for held in engine.fleet.allocations_on(no.node):
-            owner = requests[held.pod].owner if held.pod in requests else ""
-            if owner:
-                owners.setdefault((held.namespace, owner), []).append(held.pod)
-            tried += 1
-            if tried > HOLDERS or not (held.uses or no.reason in _HOST):
-                continue
-            with engine.fleet.without([held.pod]):
-                helps = engine.fits(request)
-            if helps:
-                yield c.Ends(held.title, (held.pod,))
-    for (namespace, owner), pods in owners.items():
-        if len(pods) > 1:
-            with engine.fleet.without(pods):
-                helps = engine.fits(request)
-            if helps:
-                yield c.Ends(f"{namespace}/{owner}", tuple(pods))
+    for a, _ in held:
+        owner = requests[a.pod].owner if a.pod in requests else ""
+        if owner:
+            owners.setdefault((a.namespace, owner), []).append(a.pod)
+    several = (c.Ends(f"{space}/{owner}", tuple(pods)) for (space, owner), pods in owners.items() if len(pods) > 1)
+    yield from islice((change for change in islice(several, HOLDERS) if verify(engine, request, change)), SINGLES)
 
 
 _HOST = frozenset({Reason.CPU, Reason.HOST_MEMORY, Reason.PODS})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import combinations
 
@@ -40,7 +40,9 @@ class Moves(Struct, frozen=True):
     allocation: Allocation
 
 
-def fewest_moves(engine: Engine, request: PodRequest, requests: dict[str, PodRequest]) -> Moves | None:
+def fewest_moves(
+    engine: Engine, request: PodRequest, requests: Mapping[str, PodRequest], *, among: Iterable[str] | None = None
+) -> Moves | None:
     """Return the fewest moves, up to ``MOST_MOVES``, that admit a pod which fits nowhere now, or None.
 
     A moved pod keeps what it asked for and goes anywhere that its own rules allow. The fleet is the same afterwards.
@@ -49,10 +51,12 @@ def fewest_moves(engine: Engine, request: PodRequest, requests: dict[str, PodReq
         engine: with the fleet.
         request: the pod.
         requests: what the pods that run ask for, by key; pods that are not among them do not move.
+        among: names of the nodes where the pod might go; None = all.
     """
     tries = 0
+    nodes = [node.name for node in engine.fleet.nodes()] if among is None else list(among)
     for count in range(1, MOST_MOVES + 1):
-        for pods in _sets(engine, request, requests, count):
+        for pods in _sets(engine, request, requests, nodes, count):
             tries += 1
             if tries > TRIES:
                 return None
@@ -80,13 +84,14 @@ def carry_out(engine: Engine, plan: Moves) -> bool:
 
 
 def _sets(
-    engine: Engine, request: PodRequest, requests: dict[str, PodRequest], count: int
+    engine: Engine, request: PodRequest, requests: Mapping[str, PodRequest], nodes: Iterable[str], count: int
 ) -> Iterator[tuple[str, ...]]:
     """Yield sets of pods of one node, those that hold least first: they are easiest to put elsewhere."""
-    for node in engine.fleet.nodes():
-        if noderules.allows(request.rules, node) is not None:
+    for name in nodes:
+        node = engine.fleet.node(name)
+        if node is None or noderules.allows(request.rules, node) is not None:
             continue
-        held = [a for a in engine.fleet.allocations_on(node.name) if a.pod in requests and a.uses]
+        held = [a for a in engine.fleet.allocations_on(name) if a.pod in requests and a.uses]
         held.sort(key=lambda a: (sum(use.memory_mib for use in a.uses), sum(use.units for use in a.uses)))
         yield from (tuple(a.pod for a in chosen) for chosen in combinations(held, count))
 
@@ -96,8 +101,8 @@ def _try(engine: Engine, request: PodRequest, moving: list[PodRequest]) -> Moves
     before = [held for each in moving if (held := fleet.allocation(each.key)) is not None]
     node = before[0].node
     with fleet.without([each.key for each in moving]):
-        placed = engine.place_on(request, node)
-        if not isinstance(placed, Allocation):
+        placed = engine.try_on(request, node)
+        if placed is None:
             return None
         with _granted(engine, placed):
             return _elsewhere(engine, moving, before, placed, [])

@@ -110,8 +110,7 @@ def _reprieved(
 
 def _admits(engine: Engine, request: PodRequest, node: Node, gone: Iterable[Allocation]) -> Allocation | None:
     with engine.fleet.without([each.pod for each in gone]):
-        found = engine.place_on(request, node.name)
-    return found if isinstance(found, Allocation) else None
+        return engine.try_on(request, node.name)
 
 
 def _violations(pods: Iterable[Allocation], budgets: Sequence[Budget]) -> int:
