@@ -26,10 +26,10 @@ test-long: $(DEV_STAMP) ## the long walks over the ledger (10^6 steps, many minu
 	@$(PYTEST) -m long
 
 lint: $(DEV_STAMP) ## style, types, layers
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache | tail -n 8; exit $${PIPESTATUS[0]}
+	@failed=0; \
+	for check in "ruff check ." "ruff format --check ." "mypy" "lint-imports --no-cache"; do \
+		echo "== $$check"; $(BIN)/$$check || failed=1; \
+	done; exit $$failed
 
 format: $(DEV_STAMP) ## format the code
 	@$(BIN)/ruff check --select I --fix -q .

@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "cli"
 FIXTURES = ROOT / "tests" / "fixtures" / "cli"
 CLUSTER = ("--cluster", f"{FIXTURES}/cluster.yaml")
-NO_EXAMPLES = pytest.mark.xfail(strict=True, reason="the wheel is built without examples/, so its demo has no files")
 
 COMMANDS: dict[str, tuple[tuple[str, ...], int]] = {
     "inventory.json": (("inventory", *CLUSTER, "--request", "8Gi,30%", "-o", "json"), 0),
@@ -71,7 +70,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@NO_EXAMPLES
 def test_the_wheel_carries_the_package_and_the_examples_and_nothing_else(wheel: Path) -> None:
     expected = {
         f"{inside}/{file.relative_to(ROOT / outside).as_posix()}"
@@ -116,7 +114,6 @@ def test_help(installed: Path) -> None:
     assert shown.split() == golden.split()  # lines break elsewhere in a process of its own
 
 
-@NO_EXAMPLES
 def test_the_demo_finds_its_examples(installed: Path) -> None:
     shown = succeed(installed / "bin" / "terrazzo", "demo", "one-card", cwd=installed)
     assert "Terrazzo" in shown

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -108,7 +109,8 @@ def test_colours_on_a_terminal(env: dict[str, str], coloured: bool) -> None:
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    code = f"{sys.executable} -m terrazzo.cli.main inventory --cluster {NODE} --by node | true; exit ${{PIPESTATUS[0]}}"
+    words = [sys.executable, "-m", "terrazzo.cli.main", "inventory", "--cluster", str(NODE), "--by", "node"]
+    code = f"{shlex.join(words)} | true; exit ${{PIPESTATUS[0]}}"
     run = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
 
