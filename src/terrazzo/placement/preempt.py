@@ -65,6 +65,8 @@ def cheapest_victims(
         budgets: disruption budgets.
         among: names of nodes to look at; None = all.
     """
+    if engine.fits(request):
+        return None
     best: tuple[tuple[float, ...], Victims] | None = None
     wanted = None if among is None else set(among)
     for node in engine.fleet.nodes():

@@ -1,0 +1,241 @@
+"""What each event does to the books; the rows of the fault table that need no service."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from terrazzo.model.allocation import Allocation
+from terrazzo.model.device import Health
+from terrazzo.model.errors import LedgerError
+from terrazzo.model.node import Node
+from terrazzo.model.request import PodRequest
+from terrazzo.placement import events as ev
+from terrazzo.placement import instructions as ins
+from terrazzo.placement.engine import Engine
+from terrazzo.placement.invariants import check
+from terrazzo.placement.ledger import Ledger, Stage
+from terrazzo.testing.builders import SHARED, Kind, fraction, make_node, make_request, whole
+
+KINDS = pytest.mark.parametrize("kind", SHARED, ids=str)
+
+
+def books(*nodes: Node, agent: bool = False) -> Ledger:
+    ledger = Ledger()
+    for node in nodes:
+        ledger.apply(ev.NodeSeen(node, 1, agent))
+    return ledger
+
+
+def decide(ledger: Ledger, request: PodRequest) -> Allocation:
+    found = Engine(ledger.fleet).decide(request)
+    assert found is not None
+    return found
+
+
+def run(ledger: Ledger, request: PodRequest) -> Allocation:
+    found = decide(ledger, request)
+    ledger.apply(ev.Committed(found))
+    ledger.apply(ev.Written(found.pod))
+    check(ledger)
+    return found
+
+
+@KINDS
+def test_of_three_that_decided_on_one_picture_exactly_two_get_two_places(kind: Kind) -> None:
+    ledger = books(make_node(kind=kind, devices=2))
+    decisions = [decide(ledger, make_request(name, whole())) for name in ("a", "b", "c")]
+    told = [ledger.apply(ev.Committed(decisions[0]))]
+    again = [decide(ledger, make_request(name, whole())) for name in ("b", "c")]
+    told += [ledger.apply(ev.Committed(each)) for each in again]
+    assert [type(each) for [each] in told] == [ins.Write, ins.Write, ins.Refuse]
+    check(ledger)
+
+
+@KINDS
+def test_a_refused_write_gives_everything_back(kind: Kind) -> None:
+    ledger = books(make_node(kind=kind))
+    before = ledger.fleet.devices("node-0")
+    found = decide(ledger, make_request("a", fraction(1024)))
+    ledger.apply(ev.Committed(found))
+    ledger.apply(ev.WriteFailed(found.pod))
+    assert ledger.fleet.devices("node-0") == before
+    assert not ledger.stage
+
+
+@KINDS
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_lost_answer_is_settled_by_reading_the_pod_back(kind: Kind, arrived: bool) -> None:
+    ledger = books(make_node(kind=kind))
+    request = make_request("a", fraction(1024))
+    found = decide(ledger, request)
+    ledger.apply(ev.Committed(found))
+    ledger.apply(ev.WriteUnknown(found.pod))
+    assert ledger.stage[found.pod] is Stage.UNKNOWN
+    ledger.apply(ev.PodSeen(request, 5, found.node, found) if arrived else ev.PodSeen(request, 5))
+    assert (ledger.fleet.allocation(found.pod) is not None) == arrived
+    check(ledger)
+
+
+@KINDS
+def test_a_pod_that_ended_unseen_is_dropped_at_the_next_resync(kind: Kind) -> None:
+    node = make_node(kind=kind, devices=8)
+    ledger = books(node)
+    run(ledger, make_request("old", whole(8)))
+    again = make_request("old", whole(8), uid="another-uid")
+    assert Engine(ledger.fleet).decide(again) is None
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 2),), (ev.PodSeen(again, 3),)))
+    assert run(ledger, again).pod == "another-uid"
+
+
+@KINDS
+def test_a_ledger_from_lists_alone_knows_everything(kind: Kind) -> None:
+    node = make_node(kind=kind, devices=3)
+    ledger = books(node)
+    requests = [make_request(f"pod-{i}", fraction(2048, 10)) for i in range(4)]
+    held = [run(ledger, request) for request in requests]
+    fresh = Ledger()
+    seen = tuple(ev.PodSeen(r, 2, a.node, a) for r, a in zip(requests, held, strict=True))
+    fresh.apply(ev.Resync((ev.NodeSeen(node, 1),), seen))
+    check(fresh)
+    assert fresh.fleet.devices("node-0") == ledger.fleet.devices("node-0")
+    assert fresh.stage == ledger.stage
+
+
+@KINDS
+def test_sick_devices_keep_their_grants_tell_holders_and_come_back(kind: Kind) -> None:
+    ledger = books(make_node(kind=kind, devices=1))
+    held = run(ledger, make_request("a", fraction(1024)))
+    uuid = held.uses[0].uuid
+    told = ledger.apply(ev.DeviceChanged("node-0", uuid, 1, Health.DEGRADED, "ECC"))
+    assert told == (ins.TellHolders("node-0", uuid, "ECC", (held.pod,)),)
+    assert Engine(ledger.fleet).decide(make_request("b", fraction(1))) is None
+    assert ledger.apply(ev.DeviceChanged("node-0", uuid, 1, Health.HEALTHY)) == ()
+    assert Engine(ledger.fleet).decide(make_request("b", fraction(1))) is None
+    ledger.apply(ev.DeviceChanged("node-0", uuid, 2, Health.HEALTHY))
+    assert Engine(ledger.fleet).decide(make_request("b", fraction(1))) is not None
+    check(ledger)
+
+
+@KINDS
+def test_a_vanished_device_is_lost_not_forgotten(kind: Kind) -> None:
+    node = make_node(kind=kind, devices=2)
+    ledger = books(node)
+    held = run(ledger, make_request("a", whole(2)))
+    smaller = msgspec.structs.replace(node, devices=node.devices[:1])
+    [told] = ledger.apply(ev.NodeSeen(smaller, 2))
+    assert isinstance(told, ins.TellHolders)
+    assert told.reason == "the device vanished"
+    ledger.apply(ev.NodeSeen(node, 3))
+    assert all(view.alone for view in ledger.fleet.devices("node-0"))
+    ledger.apply(ev.PodGone(held.pod))
+    assert all(not view.holders for view in ledger.fleet.devices("node-0"))
+    check(ledger)
+
+
+@KINDS
+def test_devices_of_a_node_with_an_agent_are_free_only_when_it_says_so(kind: Kind) -> None:
+    ledger = books(make_node(kind=kind, devices=1), agent=True)
+    held = run(ledger, make_request("a", whole()))
+    ledger.apply(ev.PodGone(held.pod))
+    assert ledger.stage[held.pod] is Stage.LEAVING
+    assert Engine(ledger.fleet).decide(make_request("b", whole())) is None
+    ledger.apply(ev.Unprepared(held.pod))
+    assert Engine(ledger.fleet).decide(make_request("b", whole())) is not None
+
+
+@KINDS
+def test_two_schedulers_that_exceed_a_device_together(kind: Kind) -> None:
+    ledger = books(make_node(kind=kind, devices=1))
+    first, second = (decide(ledger, make_request(name, whole())) for name in ("a", "b"))
+    ledger.apply(ev.PodSeen(make_request("a", whole()), 1, first.node, first))
+    told = ledger.apply(ev.PodSeen(make_request("b", whole()), 1, second.node, second))
+    assert told == (ins.Retract("uid-b", "uid-a", "node-0", first.uses[0].uuid),)
+    check(ledger)
+    ledger.apply(ev.PodGone("uid-b"))
+    assert not ledger.over
+    check(ledger)
+
+
+@KINDS
+def test_what_is_not_written_yet_gives_way_to_what_is(kind: Kind) -> None:
+    ledger = books(make_node(kind=kind, devices=1))
+    ours, theirs = (decide(ledger, make_request(name, whole())) for name in ("ours", "theirs"))
+    ledger.apply(ev.Committed(ours))
+    [told] = ledger.apply(ev.PodSeen(make_request("theirs", whole()), 1, theirs.node, theirs))
+    assert isinstance(told, ins.Retract)
+    assert (told.loser, told.keeper) == ("uid-ours", "uid-theirs")
+
+
+def test_a_claim_deleted_by_hand_is_rebuilt() -> None:
+    ledger = books(make_node())
+    request = make_request("a", fraction(1024))
+    held = run(ledger, request)
+    assert ledger.apply(ev.PodSeen(request, 9, held.node, None)) == (ins.Rebuild(held),)
+    assert ledger.fleet.allocation(held.pod) == held
+
+
+def test_twice_or_late_changes_nothing() -> None:
+    ledger = books(make_node())
+    request = make_request("a", fraction(1024))
+    held = decide(ledger, request)
+    late, now = ev.PodSeen(request, 4), ev.PodSeen(request, 5, held.node, held)
+    ledger.apply(now)
+    for event in (now, late, ev.NodeSeen(make_node(devices=1), 1), ev.NodeGone("node-0", 1)):
+        assert ledger.apply(event) == ()
+    assert ledger.fleet.allocation(held.pod) == held
+    ledger.apply(ev.PodGone(held.pod))
+    ledger.apply(ev.PodSeen(request, 99, held.node, held))
+    assert ledger.fleet.allocation(held.pod) is None
+
+
+def test_waiting_pods_are_woken_by_what_they_lack_only() -> None:
+    ledger = books(make_node("a", devices=1), make_node("b", devices=1))
+    big = run(ledger, make_request("big", whole()))
+    run(ledger, make_request("other", whole()))
+    ledger.apply(ev.Waiting(make_request("wants-one", whole())))
+    ledger.apply(ev.Waiting(make_request("wants-two", whole(2))))
+    assert ledger.apply(ev.PodGone(big.pod)) == (ins.Wake(("uid-wants-one",)),)
+    run(ledger, make_request("wants-one", whole()))
+    assert ledger.apply(ev.NodeSeen(make_node("c", devices=2), 1)) == (ins.Wake(("uid-wants-two",)),)
+
+
+def test_a_thousand_alike_cost_one_look() -> None:
+    ledger = books(make_node(devices=1))
+    held = run(ledger, make_request("held", whole()))
+    for index in range(1000):
+        ledger.apply(ev.Waiting(make_request(f"w-{index}", whole())))
+    [told] = ledger.apply(ev.PodGone(held.pod))
+    assert isinstance(told, ins.Wake)
+    assert len(told.pods) == 1000
+
+
+def test_foreign_use_is_told_and_counts() -> None:
+    ledger = books(make_node(devices=1))
+    uuid = ledger.fleet.devices("node-0")[0].device.uuid
+    told = ledger.apply(ev.DeviceChanged("node-0", uuid, 1, Health.HEALTHY, foreign_mib=80_000))
+    assert told == (ins.TellForeign("node-0", uuid, 80_000),)
+    assert Engine(ledger.fleet).decide(make_request("a", fraction(8192))) is None
+    check(ledger)
+
+
+def test_a_lost_node_keeps_the_books_until_its_pods_go() -> None:
+    node = make_node()
+    ledger = books(node)
+    held = run(ledger, make_request("a", whole(2)))
+    told = ledger.apply(ev.NodeGone("node-0", 2))
+    assert {each.reason for each in told if isinstance(each, ins.TellHolders)} == {"the device vanished"}
+    check(ledger)
+    ledger.apply(ev.NodeSeen(node, 3))
+    assert Engine(ledger.fleet).decide(make_request("b", fraction(1))) is None
+    ledger.apply(ev.PodGone(held.pod))
+    assert Engine(ledger.fleet).decide(make_request("b", fraction(1))) is not None
+
+
+def test_invariants_tell_a_story() -> None:
+    ledger = books(make_node(devices=1))
+    held = run(ledger, make_request("a", whole()))
+    seat = ledger.fleet._seats[0][0]
+    seat.held["ghost"] = held.uses[0]
+    with pytest.raises(LedgerError, match=r"node node-0, device node-0/nvidia-0: is held by .*ghost"):
+        check(ledger)
