@@ -96,9 +96,15 @@ def milli(value: str | float) -> int:
     return -int(-(parse_quantity(value) * 1000) // 1)
 
 
-def format_mib(mib: int) -> str:
-    """Return MiB for people: ``8Gi`` when whole, ``19.5Gi`` from one GiB up, ``300Mi`` below."""
+def format_mib(mib: int, *, down: bool = False) -> str:
+    """Return MiB for people: ``8Gi`` when whole, ``19.5Gi`` from one GiB up, ``300Mi`` below.
+
+    Args:
+        mib: the amount.
+        down: round down, for amounts that people will write: what is shown must then fit.
+    """
     if abs(mib) < 1024:
         return f"{mib}Mi"
-    gib = mib / 1024
-    return f"{gib:.0f}Gi" if gib == int(gib) else f"{gib:.1f}Gi"
+    tenths = mib * 10 // 1024 if down else round(mib * 10 / 1024)
+    whole = tenths % 10 == 0 if down else mib % 1024 == 0
+    return f"{tenths // 10}Gi" if whole else f"{tenths / 10:.1f}Gi"

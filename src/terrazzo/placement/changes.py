@@ -41,9 +41,9 @@ class Smaller(Struct, frozen=True, tag=True):
         """Return one line."""
         match self.field:
             case "memory_mib":
-                words = format_mib(self.value)
+                words = format_mib(self.value, down=True)
             case "share_mib":
-                words = f"{format_mib(self.value)} of a shared device"
+                words = f"{format_mib(self.value, down=True)} of a shared device"
             case "memory_percent":
                 words = f"{self.value}% of memory"
             case "cores_percent":
