@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -36,3 +37,11 @@ def test_shown_output_is_real(page: str, line: str, output: str, monkeypatch: py
         cut = wanted.index("…")
         wanted, lines = wanted[:cut], lines[:cut]
     assert lines == wanted, f"{page} shows something else for {line}"
+
+
+def test_the_cli_page_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    cli_reference = importlib.import_module("cli_reference")
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == cli_reference.page(), (
+        "run tools/cli_reference.py > docs/cli.md"
+    )
