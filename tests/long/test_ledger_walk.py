@@ -77,12 +77,12 @@ class _Walk:
         fate = self.rng.random()
         if fate < 0.9:
             self.written[request.key], self.requests[request.key] = found, request
-            self.ledger.apply(ev.Written(request.key))
+            self.ledger.apply(ev.Written(found))
         elif fate < 0.95:
-            self.ledger.apply(ev.WriteFailed(request.key))
+            self.ledger.apply(ev.WriteFailed(found))
         else:
-            self.ledger.apply(ev.WriteUnknown(request.key))
-            self.ledger.apply(ev.PodSeen(request, self.next()))
+            self.ledger.apply(ev.WriteUnknown(found))
+            self.ledger.apply(ev.ReadBack(request, self.next()))
 
     def end(self, pod: str) -> None:
         del self.written[pod]

@@ -72,15 +72,16 @@ class Books(RuleBasedStateMachine):
         assert self.tell(ev.Committed(found)) == (ins.Write(found),)
         if fate == "written":
             self.written[pod] = found
-            self.tell(ev.Written(pod))
+            self.tell(ev.Written(found))
         elif fate == "failed":
-            self.tell(ev.WriteFailed(pod))
+            self.tell(ev.WriteFailed(found))
             assert self.ledger.fleet.allocation(pod) is None
         else:
-            self.tell(ev.WriteUnknown(pod))
+            self.tell(ev.WriteUnknown(found))
             if fate == "lost answer":
                 self.written[pod] = found
-            self.tell(self.seen(pod, "Pending"))
+            read = self.seen(pod, "Pending")
+            self.tell(ev.ReadBack(read.request, read.version, read.node, read.held))
             assert (self.ledger.fleet.allocation(pod) is not None) == (fate == "lost answer")
 
     @rule(pod=pods, other=st.booleans())

@@ -51,7 +51,7 @@ _PERMANENT = frozenset(
     {
         Reason.NOT_READY, Reason.CORDONED, Reason.TAINT, Reason.SELECTOR, Reason.NO_DEVICE, Reason.INVENTORY_UNKNOWN,
         Reason.VENDOR, Reason.MODEL, Reason.DEVICE, Reason.HEALTH, Reason.MODE, Reason.PROFILE, Reason.TOO_SMALL,
-        Reason.MEMORY_UNKNOWN, Reason.NUMA, Reason.VENDOR_UNDECIDED,
+        Reason.MEMORY_UNKNOWN, Reason.VENDOR_UNDECIDED,
     }
 )  # fmt: skip
 

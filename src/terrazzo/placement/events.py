@@ -54,6 +54,19 @@ class PodSeen(Struct, frozen=True):
     held: Allocation | None = None
 
 
+class ReadBack(Struct, frozen=True):
+    """A pod as it was just read, not as a watch told: settles a write that nobody answered.
+
+    Attributes:
+        request, version, node, held: as in ``PodSeen``; the version may be one that was seen before.
+    """
+
+    request: PodRequest
+    version: int
+    node: str = ""
+    held: Allocation | None = None
+
+
 class PodGone(Struct, frozen=True):
     """A pod was deleted. A UID never comes back."""
 
@@ -69,19 +82,19 @@ class Committed(Struct, frozen=True):
 class Written(Struct, frozen=True):
     """The API server has the allocation."""
 
-    pod: str
+    allocation: Allocation
 
 
 class WriteFailed(Struct, frozen=True):
-    """The API server refused the allocation: undone."""
+    """The API server refused the allocation: undone. One of an earlier attempt changes nothing."""
 
-    pod: str
+    allocation: Allocation
 
 
 class WriteUnknown(Struct, frozen=True):
-    """No answer in time. Kept until the pod is read back (``PodSeen``)."""
+    """No answer in time. Kept until the pod is read back."""
 
-    pod: str
+    allocation: Allocation
 
 
 class DeviceChanged(Struct, frozen=True):
@@ -109,19 +122,32 @@ class Unprepared(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """A pod fits nowhere now and is to be woken when it might."""
+    """A pod fits nowhere now and is to be woken when it might.
+
+    Attributes:
+        request: the pod.
+        since: the fleet's tick when it was decided on; what was freed since is looked at now.
+    """
 
     request: PodRequest
+    since: int | None = None
 
 
 class Resync(Struct, frozen=True):
-    """The whole list, as the API server has it. What is not in it is gone; what is unknown is adopted."""
+    """The whole list, as the API server has it. What is not in it is gone; what is unknown is adopted.
+
+    Attributes:
+        nodes, pods: all there are.
+        version: resourceVersion of the lists: pods seen later than that stay, and what is told later of a pod as of
+            before is stale. 0 where nobody knows.
+    """
 
     nodes: tuple[NodeSeen, ...]
     pods: tuple[PodSeen, ...]
+    version: int = 0
 
 
 Event = (
-    NodeSeen | NodeGone | PodSeen | PodGone | Committed | Written | WriteFailed | WriteUnknown | DeviceChanged
-    | Unprepared | Waiting | Resync
+    NodeSeen | NodeGone | PodSeen | ReadBack | PodGone | Committed | Written | WriteFailed | WriteUnknown
+    | DeviceChanged | Unprepared | Waiting | Resync
 )  # fmt: skip

@@ -8,6 +8,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
+from terrazzo.model.device import Health
 from terrazzo.model.node import Node
 from terrazzo.model.reason import NodeRejection, Reason
 from terrazzo.model.request import PodRequest
@@ -104,7 +105,7 @@ def _candidates(
     plan = fewest_moves(engine, request, requests, among=names) if requests else None
     if plan is not None:
         yield c.Moved(plan)
-    victims = cheapest_victims(engine, request, budgets, among=names) if request.priority > 0 else None
+    victims = cheapest_victims(engine, request, budgets, among=names)
     if victims is not None:
         yield c.Preempts(tuple(a.title for a in victims.pods), tuple(a.pod for a in victims.pods))
 
@@ -196,7 +197,8 @@ def _one_more(engine: Engine, request: PodRequest) -> Iterator[Change]:
     for node in engine.fleet.nodes():
         if node.devices:
             kinds = tuple(sorted(device.model for device in node.devices))
-            likes.setdefault((kinds, node.cpu_milli, node.memory_mib, tuple(node.taints)), node)
+            shape = (kinds, node.cpu_milli, node.memory_mib, node.taints, tuple(sorted(node.labels.items())))
+            likes.setdefault(shape if len(likes) < NEAR else shape[:4], node)
     fitting = [node for node in likes.values() if _fits_new(engine, request, node)]
     if fitting:
         best = min(fitting, key=lambda n: (len(n.devices), _size(n), n.name))
@@ -208,10 +210,14 @@ def _size(node: Node) -> int:
 
 
 def _fits_new(engine: Engine, request: PodRequest, like: Node) -> bool:
-    labels = {k: v for k, v in like.labels.items() if k != "kubernetes.io/hostname"}
-    node = msgspec.structs.replace(like, labels=labels, ready=True, unschedulable=False)
-    healthy = tuple(
-        msgspec.structs.replace(device, health=type(device.health).HEALTHY, foreign_mib=0) for device in like.devices
+    """Return whether an empty node of the kind would take the pod; its name and its devices' are new ones."""
+    name = f"{like.name}-new"
+    devices = tuple(
+        msgspec.structs.replace(
+            device, node=name, uuid=f"{name}/{i}", health=Health.HEALTHY, health_reason="", foreign_mib=0
+        )
+        for i, device in enumerate(like.devices)
     )
-    fleet = Fleet([msgspec.structs.replace(node, devices=healthy)])
-    return Engine(fleet, engine.policy).fits(request)
+    labels = {key: value for key, value in like.labels.items() if key != "kubernetes.io/hostname"}
+    node = msgspec.structs.replace(like, name=name, labels=labels, devices=devices, ready=True, unschedulable=False)
+    return Engine(Fleet([node]), engine.policy).fits(request)

@@ -316,14 +316,13 @@ class _Search:
                 containers.append(ContainerGrant(container.name, grants))
         return allocation_of(self.request, node, tuple(containers), tuple(u for s in self.seats if (u := self._use(s))))
 
-    @staticmethod
-    def _use(seat: _Seat) -> DeviceUse | None:
+    def _use(self, seat: _Seat) -> DeviceUse | None:
         if seat.cuts:
             return DeviceUse(
                 seat.view.device.uuid,
                 sum(need.memory_mib for *_, need in seat.cuts),
                 sum(need.units for *_, need in seat.cuts),
-                alone=seat.alone,
+                alone=self.request.exclusive,
                 slices=tuple(sorted(cut for cut, *_ in seat.cuts)),
             )
         if not seat.containers:

@@ -249,12 +249,14 @@ class Fleet:
         The block may grant and release other pods, as long as it undoes that itself.
         """
         order: dict[tuple[int, int], list[str]] = {}
+        residents: dict[int, list[str]] = {}
         given: list[Allocation] = []
         for pod in pods:
             held = self._allocations.get(pod)
             if held is None:
                 continue
             column = self._index[held.node]
+            residents.setdefault(column, list(self._pods_on[column]))
             for use in held.uses:
                 row = self._by_uuid[column].get(use.uuid)
                 if row is not None:
@@ -269,6 +271,9 @@ class Fleet:
             for (column, row), names in order.items():
                 seat = self._seats[column][row]
                 seat.held = {pod: seat.held[pod] for pod in names if pod in seat.held} | seat.held
+            for column, names in residents.items():
+                here = self._pods_on[column]
+                self._pods_on[column] = dict.fromkeys([pod for pod in names if pod in here]) | here
 
     def _host(self, allocation: Allocation, column: int, sign: int) -> None:
         if self.cpu_milli[column] != PLENTY:
@@ -312,7 +317,7 @@ class Fleet:
         return self._allocations.get(pod)
 
     def allocations(self) -> Iterable[Allocation]:
-        """Return all allocations, oldest grant first."""
+        """Return all allocations, in no particular order."""
         return self._allocations.values()
 
     def allocations_on(self, node: str) -> tuple[Allocation, ...]:

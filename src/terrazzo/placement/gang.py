@@ -30,9 +30,7 @@ def place_gang(engine: Engine, requests: Sequence[PodRequest]) -> tuple[Allocati
 
 
 def _size(request: PodRequest) -> tuple[int, ...]:
+    """Return what a pod asks for, percentages and whole devices as percent, larger first."""
     asks = [ask for container in request.containers for ask in container.asks]
-    return (
-        sum(ask.count * (100 if ask.whole else 0) for ask in asks),
-        sum(ask.count * ask.memory_mib for ask in asks),
-        sum(ask.count * ask.cores_percent for ask in asks),
-    )
+    percent = sum(a.count * (100 if a.whole or a.profile else max(a.cores_percent, a.memory_percent)) for a in asks)
+    return percent, sum(a.count * a.memory_mib for a in asks), sum(a.count for a in asks)

@@ -86,8 +86,14 @@ def _device(fleet: Fleet, view: DeviceView, holders: list[Allocation], *, tolera
     total = device.memory_mib if isinstance(device.memory_mib, int) else 1
     mib = 0 if shut else max(0, total - device.foreign_mib - sum(use.memory_mib for use in used))
     units = 0 if shut else max(0, device.units - sum(use.units for use in used))
-    if (mib, units) != (view.free_mib, view.free_units):
-        raise LedgerError(f"columns say {view.free_mib} MiB, {view.free_units} units free; held: {story}", where=where)
+    column = fleet.column(device.node)
+    row = next(row for row, each in enumerate(fleet.devices(device.node)) if each.device.uuid == device.uuid)
+    columns = (int(fleet.avail_mib[column, row]), int(fleet.avail_units[column, row]), int(fleet.state[column, row]))
+    if (mib, units, view.state) != columns:
+        right = (mib, units, view.state)
+        raise LedgerError(f"columns say {columns} (MiB, units, state) free, not {right}; held: {story}", where=where)
+    if int(fleet.sharers_left[column, row]) != (0 if shut else device.sharers - len(used)):
+        raise LedgerError(f"columns say {fleet.sharers_left[column, row]} pods may join; held: {story}", where=where)
 
 
 def _host(fleet: Fleet, node: Node) -> None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
+import numpy as np
 from msgspec import Struct, structs
 
-from terrazzo.model.allocation import Allocation
+from terrazzo.model.allocation import Allocation, DeviceUse
 from terrazzo.model.device import Device, Health
 from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
+from terrazzo.model.request import PodRequest
 from terrazzo.placement import events as e
-from terrazzo.placement import fit
+from terrazzo.placement import fit, noderules
 from terrazzo.placement import instructions as i
 from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.waiting import WaitingRoom
@@ -60,6 +62,8 @@ class Ledger:
         self.over: dict[tuple[str, str], tuple[str, str]] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._gone: set[str] = set()
+        self._unprepared_early: set[str] = set()
+        self._floor = 0
         self._agents: set[str] = set()
         self._observed: dict[tuple[str, str], Seen] = {}
         self._waiting = WaitingRoom()
@@ -68,6 +72,7 @@ class Ledger:
             e.NodeGone: self._node_gone,
             e.DeviceChanged: self._device_changed,
             e.PodSeen: self._pod_seen,
+            e.ReadBack: self._read_back,
             e.PodGone: self._pod_gone,
             e.Committed: self._committed,
             e.Written: self._written,
@@ -86,7 +91,8 @@ class Ledger:
     # -- nodes and devices ---------------------------------------------------------------------------------------
 
     def _newer(self, kind: str, name: str, version: int) -> bool:
-        if version <= self._versions.get((kind, name), -1):
+        floor = self._floor if kind == "pod" else -1
+        if version <= max(floor, self._versions.get((kind, name), -1)):
             return False
         self._versions[kind, name] = version
         return True
@@ -96,10 +102,12 @@ class Ledger:
         if not self._newer("node", name, event.version):
             return ()
         (self._agents.add if event.agent else self._agents.discard)(name)
+        node = self._as_observed(event.node)
+        if node == self.fleet.node(name):
+            return ()
         before = {view.device.uuid: view.device.health for view in self.fleet.devices(name)}
-        self.fleet.put_node(self._as_observed(event.node))
-        told = self._tell_missing(name, before)
-        return (*told, *self._wake(name))
+        self.fleet.put_node(node)
+        return (*self._tell_missing(name, before), *self._settle(name), *self._wake(name))
 
     def _as_observed(self, node: Node) -> Node:
         """Return the node with what agents last saw of its devices, where that is known."""
@@ -135,7 +143,7 @@ class Ledger:
         for pod in leaving:
             # Without a node there is nobody left to say that nothing is left.
             self._forget(pod)
-        return tuple(self._tell_missing(event.name, before))
+        return (*self._tell_missing(event.name, before), *self._settle(event.name))
 
     def _device_changed(self, event: e.DeviceChanged) -> tuple[i.Instruction, ...]:
         if not self._newer(f"device {event.node}", event.uuid, event.version):
@@ -151,7 +159,7 @@ class Ledger:
         told = self._tell_missing(event.node, before)
         if event.foreign_mib > foreign:
             told.append(i.TellForeign(event.node, event.uuid, event.foreign_mib))
-        return (*told, *self._wake(event.node))
+        return (*told, *self._settle(event.node), *self._wake(event.node))
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -164,6 +172,8 @@ class Ledger:
         allocation = event.allocation
         if allocation.pod in self._gone:
             return (i.Refuse(allocation.pod, "the pod is gone"),)
+        if self.fleet.allocation(allocation.pod) == allocation and self.stage[allocation.pod] is Stage.DECIDED:
+            return (i.Write(allocation),)
         try:
             self.fleet.grant(allocation)
         except LedgerError as error:
@@ -172,27 +182,42 @@ class Ledger:
         self._waiting.leave(allocation.pod)
         return (i.Write(allocation),)
 
+    def _open(self, allocation: Allocation) -> bool:
+        """Return whether this very attempt is still open; answers to earlier ones come too late."""
+        return self.stage.get(allocation.pod) in _OPEN and self.fleet.allocation(allocation.pod) == allocation
+
     def _written(self, event: e.Written) -> tuple[i.Instruction, ...]:
-        if self.stage.get(event.pod) in _OPEN:
-            self.stage[event.pod] = Stage.BOUND
+        if self._open(event.allocation):
+            self.stage[event.allocation.pod] = Stage.BOUND
         return ()
 
     def _write_unknown(self, event: e.WriteUnknown) -> tuple[i.Instruction, ...]:
-        if self.stage.get(event.pod) is Stage.DECIDED:
-            self.stage[event.pod] = Stage.UNKNOWN
+        if self._open(event.allocation):
+            self.stage[event.allocation.pod] = Stage.UNKNOWN
         return ()
 
     def _write_failed(self, event: e.WriteFailed) -> tuple[i.Instruction, ...]:
-        return self._free(event.pod) if self.stage.get(event.pod) in _OPEN else ()
+        return self._free(event.allocation.pod) if self._open(event.allocation) else ()
 
     def _unprepared(self, event: e.Unprepared) -> tuple[i.Instruction, ...]:
-        return self._free(event.pod) if self.stage.get(event.pod) is Stage.LEAVING else ()
+        stage = self.stage.get(event.pod)
+        if stage is Stage.LEAVING:
+            return self._free(event.pod)
+        if stage is not None:
+            # Kubelet may be done with a pod before its deletion is seen.
+            self._unprepared_early.add(event.pod)
+        return ()
 
     def _waits(self, event: e.Waiting) -> tuple[i.Instruction, ...]:
         pod = event.request.key
-        if pod not in self._gone and pod not in self.stage:
-            self._waiting.enter(event.request)
-        return ()
+        if pod in self._gone or pod in self.stage:
+            return ()
+        self._waiting.enter(event.request)
+        if event.since is None:
+            return ()
+        gained = np.flatnonzero(self.fleet.gained_at[: len(self.fleet)] > event.since)
+        missed = any(self._might_use(self.fleet.name(int(column)), event.request) for column in gained)
+        return (i.Wake((pod,)),) if missed else ()
 
     def _pod_seen(self, event: e.PodSeen) -> tuple[i.Instruction, ...]:
         pod = event.request.key
@@ -203,79 +228,99 @@ class Ledger:
             return self._leave(pod)
         if event.node or event.held is not None:
             return self._bound(event)
-        # Seen unbound: a write that nobody answered did not happen; one on its way may still.
-        return self._free(pod) if self.stage.get(pod) is Stage.UNKNOWN else ()
+        # Seen unbound, maybe as of before a write that nobody answered: only reading it back tells.
+        return ()
+
+    def _read_back(self, event: e.ReadBack) -> tuple[i.Instruction, ...]:
+        pod = event.request.key
+        if pod in self._gone or event.version < self._versions.get(("pod", pod), -1):
+            return ()
+        self._versions.pop(("pod", pod), None)
+        floor, self._floor = self._floor, -1
+        told = self._pod_seen(e.PodSeen(event.request, event.version, event.node, event.held))
+        self._floor = floor
+        unbound = not event.node and event.held is None
+        freed = self._free(pod) if unbound and self.stage.get(pod) is Stage.UNKNOWN else ()
+        return (*told, *freed)
 
     def _bound(self, event: e.PodSeen) -> tuple[i.Instruction, ...]:
         pod = event.request.key
         self._waiting.leave(pod)
         ours = self.fleet.allocation(pod)
-        if event.held is None:
+        held = None if event.held is None else _sound(event.held, pod)
+        if held is None:
             if ours is None or ours.node != event.node:
                 return self._free(pod) if ours is not None else ()
-            lost = self.stage[pod] is Stage.BOUND and bool(ours.uses)
-            self.stage[pod] = Stage.BOUND
+            lost = self.stage[pod] in {Stage.BOUND, Stage.UNKNOWN} and bool(ours.uses)
+            if self.stage[pod] is not Stage.LEAVING:
+                self.stage[pod] = Stage.BOUND
             return (i.Rebuild(ours),) if lost else ()
-        if ours is not None and _same(ours, event.held):
+        if ours is not None and _same(ours, held):
             if self.stage[pod] is not Stage.LEAVING:
                 self.stage[pod] = Stage.BOUND
             return ()
         freed = self._free(pod) if ours is not None else ()
-        return (*freed, *self._adopt(event.held))
+        return (*freed, *self._adopt(held))
 
     def _adopt(self, held: Allocation) -> tuple[i.Instruction, ...]:
         self.fleet.grant(held, adopt=True)
         self.stage[held.pod] = Stage.BOUND
-        return tuple(self._conflicts(held))
+        return self._settle(held.node)
 
-    def _conflicts(self, held: Allocation) -> list[i.Instruction]:
-        """Return who must be taken back because of an adopted grant: whoever is not written yet, else the newcomer."""
+    def _settle(self, node: str) -> tuple[i.Instruction, ...]:
+        """Find devices of a node that are exceeded and say whom to take back: who is not written yet, else the last."""
         found: list[i.Instruction] = []
-        for use in held.uses:
-            key = (held.node, use.uuid)
+        for view in self.fleet.devices(node):
+            key = (node, view.device.uuid)
             if not self.fleet.exceeded(*key):
+                self.over.pop(key, None)
                 continue
-            others = [pod for pod in self.fleet.uses(*key) if pod != held.pod]
-            if not others:
-                self.over[key] = (held.pod, held.pod)
-                continue
-            unwritten = [pod for pod in others if self.stage[pod] in _OPEN]
-            loser, keeper = (unwritten[0], held.pod) if unwritten else (held.pod, others[0])
-            self.over[key] = (loser, keeper)
-            found.append(i.Retract(loser, keeper, *key))
-        return found
+            unwritten = [pod for pod in view.holders if self.stage.get(pod) in _OPEN]
+            loser = unwritten[0] if unwritten else view.holders[-1]
+            keeper = next((pod for pod in view.holders if pod != loser), loser)
+            if self.over.get(key) != (loser, keeper):
+                self.over[key] = (loser, keeper)
+                if keeper != loser:
+                    found.append(i.Retract(loser, keeper, *key))
+        for key in [key for key in self.over if key[0] == node and not self.fleet.exceeded(*key)]:
+            del self.over[key]
+        return tuple(found)
 
     def _leave(self, pod: str) -> tuple[i.Instruction, ...]:
         held = self.fleet.allocation(pod)
         if held is None:
             return ()
-        written = self.stage[pod] in {Stage.BOUND, Stage.LEAVING}
-        if written and held.uses and held.node in self._agents:
+        reached = self.stage[pod] is not Stage.DECIDED and pod not in self._unprepared_early
+        if reached and held.uses and held.node in self._agents:
             self.stage[pod] = Stage.LEAVING
             return ()
         return self._free(pod)
 
     def _free(self, pod: str) -> tuple[i.Instruction, ...]:
         held = self._forget(pod)
-        return self._wake(held.node) if held is not None else ()
+        return () if held is None else (*self._settle(held.node), *self._wake(held.node))
 
     def _forget(self, pod: str) -> Allocation | None:
-        held = self.fleet.release(pod)
+        self._unprepared_early.discard(pod)
         self.stage.pop(pod, None)
-        if held is not None:
-            for use in held.uses:
-                key = (held.node, use.uuid)
-                if key in self.over and not self.fleet.exceeded(*key):
-                    del self.over[key]
-        return held
+        return self.fleet.release(pod)
 
     def _wake(self, node: str) -> tuple[i.Instruction, ...]:
         known = self.fleet.node(node)
         if known is None:
             return ()
-        views = self.fleet.devices(node)
-        pods = self._waiting.might_use(known, lambda request: fit.place(request, node, views, _any_order) is not None)
+        pods = self._waiting.might_use(lambda request: self._might_use(node, request))
         return (i.Wake(pods),) if pods else ()
+
+    def _might_use(self, node: str, request: PodRequest) -> bool:
+        """Return whether a waiting pod could go to this node now."""
+        known, column = self.fleet.node(node), self.fleet.column(node)
+        if known is None or column is None or noderules.allows(request.rules, known) is not None:
+            return False
+        host = (int(line[column]) for line in (self.fleet.cpu_milli, self.fleet.memory_mib, self.fleet.pods))
+        if noderules.host_shortage(request, known, *host) is not None:
+            return False
+        return fit.place(request, node, self.fleet.devices(node), _any_order) is not None
 
     # -- everything at once --------------------------------------------------------------------------------------
 
@@ -289,20 +334,39 @@ class Ledger:
             done += self._node_gone(e.NodeGone(node, self._versions.get(("node", node), 0) + 1))
             del self._versions["node", node]
         alive = {seen.request.key for seen in event.pods}
-        for pod in [pod for pod, stage in self.stage.items() if pod not in alive]:
-            if self.stage[pod] is not Stage.DECIDED:
+        for pod in [pod for pod in self.stage if pod not in alive]:
+            later = event.version and self._versions.get(("pod", pod), -1) > event.version
+            if self.stage[pod] is not Stage.DECIDED and not later:
                 done += self._leave(pod)
         for seen in event.pods:
             done += self._pod_seen(seen)
         for pod in self._waiting.pods() - alive:
             self._waiting.leave(pod)
-        self._gone &= alive
-        self._versions = {key: v for key, v in self._versions.items() if key[0] != "pod" or key[1] in alive}
+        if event.version:
+            # What is told from now on of a pod as of before this list is stale, so tombstones may go.
+            self._floor = max(self._floor, event.version)
+            self._gone &= alive
+            kept = alive | set(self.stage)
+            self._versions = {key: v for key, v in self._versions.items() if key[0] != "pod" or key[1] in kept}
         return tuple(done)
 
 
 def _same(left: Allocation, right: Allocation) -> bool:
     return (left.node, left.containers, left.uses) == (right.node, right.containers, right.uses)
+
+
+def _sound(held: Allocation, pod: str) -> Allocation:
+    """Return what was written under the pod's own key, each device once."""
+    uses: dict[str, DeviceUse] = {}
+    for use in held.uses:
+        had = uses.get(use.uuid)
+        uses[use.uuid] = use if had is None else _together(had, use)
+    return structs.replace(held, pod=pod, uses=tuple(uses.values()))
+
+
+def _together(a: DeviceUse, b: DeviceUse) -> DeviceUse:
+    slices = tuple(sorted({*a.slices, *b.slices}))
+    return DeviceUse(a.uuid, a.memory_mib + b.memory_mib, a.units + b.units, a.alone or b.alone, slices)
 
 
 def _any_order(_: object) -> tuple[int, ...]:

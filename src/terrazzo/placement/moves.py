@@ -34,7 +34,7 @@ class Move(Struct, frozen=True):
 
 
 class Moves(Struct, frozen=True):
-    """A plan: these moves, in this order, then the pod fits."""
+    """A plan: with these pods moved, all of them, the pod fits."""
 
     moves: tuple[Move, ...]
     allocation: Allocation
@@ -53,6 +53,8 @@ def fewest_moves(
         requests: what the pods that run ask for, by key; pods that are not among them do not move.
         among: names of the nodes where the pod might go; None = all.
     """
+    if engine.fits(request):
+        return None
     tries = 0
     nodes = [node.name for node in engine.fleet.nodes()] if among is None else list(among)
     for count in range(1, MOST_MOVES + 1):
@@ -116,7 +118,7 @@ def _elsewhere(
     request, was = moving[len(done)], before[len(done)]
     anywhere = msgspec.structs.replace(request, rules=msgspec.structs.replace(request.rules, node_name=""))
     found = engine.decide(anywhere)
-    if found is None:
+    if found is None or (found.node, found.uses) == (was.node, was.uses):
         return None
     with _granted(engine, found):
         return _elsewhere(engine, moving, before, placed, [*done, Move(request.title, was, found)])

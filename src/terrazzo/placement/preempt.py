@@ -13,6 +13,8 @@ from terrazzo.model.request import PodRequest
 from terrazzo.placement import noderules
 from terrazzo.placement.engine import Engine
 
+LOWEST = 1 << 31
+"""Added to priorities, which may be negative, so that more victims never count as less."""
 EXACT = 24
 """Candidates on a node up to which single victims and pairs are all tried; beyond, the greedy set has to do."""
 
@@ -85,14 +87,36 @@ def _on_node(engine: Engine, request: PodRequest, node: Node, budgets: Sequence[
     if not lower or _admits(engine, request, node, lower) is None:
         return None
     lower.sort(key=lambda a: _cost((a,), budgets))
-    if len(lower) <= EXACT:
+    found = _reprieved(engine, request, node, lower, budgets)
+    if len(lower) <= EXACT and found is not None:
         for size in (1, 2):
-            sets = sorted(combinations(lower, size), key=lambda each: _cost(each, budgets))
-            for chosen in sets:
-                found = _admits(engine, request, node, chosen)
-                if found is not None:
-                    return Victims(node.name, chosen, found, _violations(chosen, budgets))
-    return _reprieved(engine, request, node, lower, budgets)
+            found = _cheaper(engine, request, node, combinations(lower, size), budgets, found)
+    return found
+
+
+def _cheaper(
+    engine: Engine,
+    request: PodRequest,
+    node: Node,
+    sets: Iterable[tuple[Allocation, ...]],
+    budgets: Sequence[Budget],
+    best: Victims,
+) -> Victims:
+    """Return the cheapest of these sets that admits the pod, or ``best`` where none is cheaper; cheap ones first."""
+    for chosen in sorted(sets, key=lambda each: _cost(each, budgets)):
+        if _cost(chosen, budgets) >= _cost(best.pods, budgets):
+            break
+        found = _admits(engine, request, node, chosen)
+        if found is not None and _needed(engine, request, node, chosen):
+            return Victims(node.name, chosen, found, _violations(chosen, budgets))
+    return best
+
+
+def _needed(engine: Engine, request: PodRequest, node: Node, chosen: tuple[Allocation, ...]) -> bool:
+    """Return whether the pod needs each of them gone."""
+    return len(chosen) == 1 or all(
+        _admits(engine, request, node, [each for each in chosen if each is not spared]) is None for spared in chosen
+    )
 
 
 def _reprieved(
@@ -125,7 +149,7 @@ def _cost(pods: Iterable[Allocation], budgets: Sequence[Budget]) -> tuple[float,
     return (
         _violations(pods, budgets),
         max(a.priority for a in pods),
-        sum(a.priority for a in pods),
+        sum(a.priority + LOWEST for a in pods),
         len(pods),
         -sum(a.created_s for a in pods) / len(pods),
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from terrazzo.model.node import Node
 from terrazzo.model.request import PodRequest
-from terrazzo.placement import noderules
 from terrazzo.placement.popularity import class_of
 
 
@@ -21,7 +19,14 @@ class WaitingRoom:
         """Have a pod wait; the same pod again changes nothing."""
         self.leave(request.key)
         kinds = tuple((container.kind, container.asks) for container in request.containers)
-        key = (class_of(request), kinds, request.device, request.numa_bind, request.memory_mib, repr(request.rules))
+        key = (
+            class_of(request),
+            kinds,
+            request.device,
+            request.numa_bind,
+            request.memory_mib,
+            repr((request.rules, request.other)),
+        )
         self._groups.setdefault(key, {})[request.key] = request
         self._group_of[request.key] = key
 
@@ -38,11 +43,10 @@ class WaitingRoom:
         """Return who waits."""
         return set(self._group_of)
 
-    def might_use(self, node: Node, fits: Callable[[PodRequest], bool]) -> tuple[str, ...]:
-        """Return the pods that could go to a node where something became free; one of each group is tried."""
+    def might_use(self, fits: Callable[[PodRequest], bool]) -> tuple[str, ...]:
+        """Return the pods that could use what became free; one of each group is tried."""
         woken: list[str] = []
         for group in self._groups.values():
-            first = next(iter(group.values()))
-            if noderules.allows(first.rules, node) is None and fits(first):
+            if fits(next(iter(group.values()))):
                 woken += group
         return tuple(woken)

@@ -177,7 +177,7 @@ class _Run:
         if found is None:
             return False
         self.ledger.apply(Committed(found))
-        self.ledger.apply(Written(found.pod))
+        self.ledger.apply(Written(found))
         self.meter.granted(found, 1)
         self.fates.placed_s[number] = self.clock.now_s
         arrival = self.arrivals[number]

@@ -36,7 +36,7 @@ def decide(ledger: Ledger, request: PodRequest) -> Allocation:
 def run(ledger: Ledger, request: PodRequest) -> Allocation:
     found = decide(ledger, request)
     ledger.apply(ev.Committed(found))
-    ledger.apply(ev.Written(found.pod))
+    ledger.apply(ev.Written(found))
     check(ledger)
     return found
 
@@ -58,7 +58,7 @@ def test_a_refused_write_gives_everything_back(kind: Kind) -> None:
     before = ledger.fleet.devices("node-0")
     found = decide(ledger, make_request("a", fraction(1024)))
     ledger.apply(ev.Committed(found))
-    ledger.apply(ev.WriteFailed(found.pod))
+    ledger.apply(ev.WriteFailed(found))
     assert ledger.fleet.devices("node-0") == before
     assert not ledger.stage
 
@@ -70,9 +70,11 @@ def test_a_lost_answer_is_settled_by_reading_the_pod_back(kind: Kind, arrived: b
     request = make_request("a", fraction(1024))
     found = decide(ledger, request)
     ledger.apply(ev.Committed(found))
-    ledger.apply(ev.WriteUnknown(found.pod))
+    ledger.apply(ev.WriteUnknown(found))
     assert ledger.stage[found.pod] is Stage.UNKNOWN
-    ledger.apply(ev.PodSeen(request, 5, found.node, found) if arrived else ev.PodSeen(request, 5))
+    ledger.apply(ev.PodSeen(request, 4))  # told late: settles nothing
+    assert ledger.stage[found.pod] is Stage.UNKNOWN
+    ledger.apply(ev.ReadBack(request, 4, found.node, found) if arrived else ev.ReadBack(request, 4))
     assert (ledger.fleet.allocation(found.pod) is not None) == arrived
     check(ledger)
 
@@ -239,3 +241,86 @@ def test_invariants_tell_a_story() -> None:
     seat.held["ghost"] = held.uses[0]
     with pytest.raises(LedgerError, match=r"node node-0, device node-0/nvidia-0: is held by .*ghost"):
         check(ledger)
+
+
+def test_an_agent_may_be_done_before_the_deletion_is_seen() -> None:
+    ledger = books(make_node(devices=1), agent=True)
+    held = run(ledger, make_request("a", whole()))
+    ledger.apply(ev.Unprepared(held.pod))
+    assert ledger.fleet.allocation(held.pod) is not None
+    ledger.apply(ev.PodGone(held.pod))
+    assert ledger.fleet.allocation(held.pod) is None
+
+
+def test_answers_to_an_earlier_attempt_come_too_late() -> None:
+    ledger = books(make_node("a", devices=1), make_node("b", devices=1))
+    request = make_request("pod", whole())
+    first = decide(ledger, request)
+    ledger.apply(ev.Committed(first))
+    ledger.apply(ev.WriteFailed(first))
+    run(ledger, make_request("other", whole()))
+    second = decide(ledger, request)
+    ledger.apply(ev.Committed(second))
+    for late in (ev.WriteFailed(first), ev.WriteUnknown(first), ev.Written(first)):
+        ledger.apply(late)
+        assert ledger.stage[request.key] is Stage.DECIDED
+    assert ledger.fleet.allocation(request.key) == second
+
+
+def test_a_pod_created_after_the_list_was_made_stays() -> None:
+    node = make_node()
+    ledger = books(node)
+    request = make_request("young", fraction(1024))
+    held = decide(ledger, request)
+    ledger.apply(ev.PodSeen(request, 120, held.node, held))
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 101),), (), version=110))
+    assert ledger.fleet.allocation(held.pod) == held
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 131),), (), version=130))
+    assert ledger.fleet.allocation(held.pod) is None
+    ledger.apply(ev.PodSeen(request, 120, held.node, held))
+    assert ledger.fleet.allocation(held.pod) is None
+
+
+def test_who_exceeds_a_device_is_found_when_its_node_appears() -> None:
+    node = make_node(devices=1)
+    first, second = (decide(books(node), make_request(name, whole())) for name in ("a", "b"))
+    ledger = Ledger()
+    for name, held in (("a", first), ("b", second)):
+        assert ledger.apply(ev.PodSeen(make_request(name, whole()), 1, held.node, held)) == ()
+    [told] = [each for each in ledger.apply(ev.NodeSeen(node, 1)) if isinstance(each, ins.Retract)]
+    assert (told.loser, told.keeper) == ("uid-b", "uid-a")
+    check(ledger)
+    ledger.apply(ev.NodeGone("node-0", 2))
+    check(ledger)
+    assert not ledger.over
+
+
+def test_a_heartbeat_costs_nothing() -> None:
+    node = make_node()
+    ledger = books(node)
+    layout, tick = ledger.fleet.layout, ledger.fleet.tick
+    assert ledger.apply(ev.NodeSeen(node, 2)) == ()
+    assert (ledger.fleet.layout, ledger.fleet.tick) == (layout, tick)
+
+
+def test_what_was_freed_before_a_pod_began_to_wait_wakes_it() -> None:
+    ledger = books(make_node(devices=1))
+    held = run(ledger, make_request("held", whole()))
+    since = ledger.fleet.tick
+    waiting = make_request("waiting", whole())
+    assert Engine(ledger.fleet).decide(waiting) is None
+    ledger.apply(ev.PodGone(held.pod))
+    assert ledger.apply(ev.Waiting(waiting, since)) == (ins.Wake((waiting.key,)),)
+
+
+def test_damaged_allocations_do_not_stop_the_books() -> None:
+    ledger = books(make_node())
+    request = make_request("a", fraction(1024))
+    held = decide(ledger, request)
+    doubled = msgspec.structs.replace(held, pod="somebody-else", uses=held.uses * 2)
+    ledger.apply(ev.PodSeen(request, 1, held.node, doubled))
+    check(ledger)
+    assert ledger.fleet.allocation(request.key) is not None
+    ledger.apply(ev.PodGone(request.key))
+    assert not list(ledger.fleet.allocations())
+    check(ledger)
