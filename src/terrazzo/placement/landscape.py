@@ -26,7 +26,7 @@ class Landscape:
         mix: the popular classes.
         parts (nodes × rows × shapes): what the shape could use of each device, in thousandths.
         usable (nodes × shapes): their sum.
-        count (nodes × shapes): devices that fit.
+        count (nodes × classes that ask for several devices): devices that fit.
         worth (nodes): weighted sum over classes of what each can use.
     """
 
@@ -37,10 +37,13 @@ class Landscape:
         shapes, (columns, _, rows) = mix.can.shape[1], fleet.grid.shape
         self.parts: Parts = np.zeros((columns, rows, shapes), dtype=np.float32)
         self.usable: Parts = np.zeros((columns, shapes), dtype=np.float32)
-        self.count: Parts = np.zeros((columns, shapes), dtype=np.float32)
+        self._several = np.flatnonzero(mix.devices > 1)
+        self._several_shapes = mix.shape[self._several]
+        self.count: Ints = np.zeros((columns, len(self._several)), dtype=np.int64)
         self.worth: Floats = np.zeros(columns)
+        self._own_shapes = np.array_equal(mix.shape, np.arange(shapes))
         self._weight = mix.weight.astype(np.float64)
-        self._devices = mix.devices.astype(np.float32)
+        self._devices = mix.devices[self._several]
         # A class that asks for no CPU is fed by any amount of it, even none.
         self._cpu = np.maximum(mix.cpu_milli.astype(np.float64), 1e-9)
         self._spare = np.where(mix.cpu_milli > 0, 0.0, 1.0)
@@ -57,7 +60,7 @@ class Landscape:
         parts = self.parts_of(grid)
         self.parts[columns] = parts
         self.usable[columns] = usable = parts.sum(axis=1)
-        self.count[columns] = count = (parts > 0).sum(axis=1)
+        self.count[columns] = count = self.counted(parts).sum(axis=1)
         self.worth[columns] = self.weigh(count, usable, self.caps(fleet.cpu_milli[columns], grid[:, KIND, 0]))
 
     def parts_of(self, grid: Ints) -> Parts:
@@ -80,7 +83,8 @@ class Landscape:
             fits &= mix.placeable[kind, grid[:, STATE]]
         worth += ROUNDING
         worth *= fits
-        return np.floor(worth, dtype=np.float64).astype(np.float32)
+        parts: Parts = np.floor(worth, out=worth).astype(np.float32)
+        return parts
 
     def caps(self, cpu_milli: Ints, main: Ints) -> Floats:
         """Return, per node and class, the shares that the node's CPU can feed.
@@ -93,15 +97,26 @@ class Landscape:
         caps: Floats = fed * self._feeds.take(main, axis=0)
         return caps
 
-    def weigh(self, count: Parts, usable: Parts, caps: Floats) -> Floats:
+    def counted(self, parts: Parts) -> Bools:
+        """Return, per device, whether the classes that ask for several fit on it.
+
+        Args:
+            parts: … × shapes, from ``parts_of``.
+        """
+        fits: Bools = parts[..., self._several_shapes] > 0
+        return fits
+
+    def weigh(self, count: Ints, usable: Parts, caps: Floats) -> Floats:
         """Return the worth of nodes.
 
         Args:
-            count: nodes × shapes, devices that fit.
+            count: nodes × classes that ask for several devices, devices that fit.
             usable: nodes × shapes, their free shares together.
             caps: nodes × classes, from ``caps``.
         """
-        shape = self.mix.shape
-        enough = count.take(shape, axis=1) >= self._devices
-        worth: Floats = np.minimum(usable.take(shape, axis=1) * enough, caps) @ self._weight
-        return worth
+        can_use = usable if self._own_shapes else usable.take(self.mix.shape, axis=1)
+        worth = np.minimum(can_use, caps)
+        if len(self._several):
+            worth[:, self._several] *= count >= self._devices
+        weighed: Floats = worth @ self._weight
+        return weighed

@@ -118,7 +118,8 @@ class Rows:
         fleet, table = self.fleet, row.table
         row.score[columns] = -1
         grid, hosts = fleet.grid[columns], fleet.hosts[:, columns]
-        ready = (hosts[3] > 0) & (hosts[0] >= request.cpu_milli) & (hosts[1] >= request.memory_mib) & (hosts[2] >= 1)
+        needed = np.array([request.cpu_milli, request.memory_mib, 1, 1])
+        ready = (hosts[:4] >= needed[:, None]).all(axis=0)
         fit = _fit(table, grid)
         able = np.flatnonzero(ready & (fit.sum(axis=1) >= table.devices))
         if not len(able):
@@ -158,7 +159,10 @@ class Rows:
         if not self._levels:
             return None
         concern = self.row(request, "fragmentation").shield
-        return None if concern is None else unreserved(concern, self.fleet.idle)
+        if concern is None:
+            return None
+        may = unreserved(concern, self.fleet.idle)
+        return None if (may == concern.can).all() else may
 
 
 def _fit(table: Table, grid: Ints) -> Bools:

@@ -28,7 +28,7 @@ class Table(NamedTuple):
         devices: how many are asked.
         test_mib, test_units: a device fits when it has at least this available.
         take_mib, take_units: what is then taken.
-        alone: nobody else may hold it.
+        alone, some_alone: nobody else may hold it; whether that is so of any kind.
         amount: thousandths of the device taken, of what the ask needs most of.
         placeable: for geometry kinds, per state, whether the slice fits (kinds × states), or None when no kind is cut.
         following: for geometry kinds, per state, the state afterwards.
@@ -40,6 +40,7 @@ class Table(NamedTuple):
     take_mib: Ints
     take_units: Ints
     alone: Bools
+    some_alone: bool
     amount: Ints
     placeable: Bools | None
     following: Ints | None
@@ -83,7 +84,9 @@ def compile_ask(request: PodRequest, ask: Ask, kinds: Sequence[Device | None], p
     devices = min(ask.count, 1) if ask.profile else ask.count
     mib, units = totals(kinds)
     amount = np.maximum(take_mib * 1000 // mib, take_units * 1000 // units)
-    return Table(devices, test_mib, test_units, take_mib, take_units, alone, amount, placeable, following)
+    return Table(
+        devices, test_mib, test_units, take_mib, take_units, alone, bool(alone.any()), amount, placeable, following
+    )
 
 
 class MixTable(NamedTuple):

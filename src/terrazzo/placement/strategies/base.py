@@ -50,17 +50,27 @@ class Strategy(Protocol):
 
 
 def after(nodes: Candidates, grid: Ints) -> Ints:
-    """Return devices (nodes × 6 × rows) after one device's worth of the ask went onto each."""
+    """Return devices (nodes × 6 × rows) after one device's worth of the ask went onto each; shares are not updated."""
     table = nodes.table
     kind = grid[:, KIND]
     then = grid.copy()
-    shut = table.alone[kind] | (grid[:, SHARERS] <= 1)
-    then[:, MIB] = mib = np.where(shut, 0, np.maximum(0, grid[:, MIB] - table.take_mib[kind]))
-    then[:, UNITS] = units = np.where(shut, 0, np.maximum(0, grid[:, UNITS] - table.take_units[kind]))
+    then[:, MIB] -= table.take_mib.take(kind)
+    then[:, UNITS] -= table.take_units.take(kind)
+    shut = grid[:, SHARERS] <= 1
+    if table.some_alone:
+        shut |= table.alone.take(kind)
+    np.maximum(then[:, MIB : UNITS + 1], 0, out=then[:, MIB : UNITS + 1])
+    if shut.any():
+        then[:, MIB : UNITS + 1] *= ~shut[:, None]
     if table.following is not None:
         then[:, STATE] = table.following[kind, grid[:, STATE]]
-    then[:, SHARE] = (mib * 1000 // nodes.total_mib[kind] + units * 1000 // nodes.total_units[kind]) // 2
     return then
+
+
+def shares(nodes: Candidates, grid: Ints) -> Ints:
+    """Return the free part of devices (nodes × rows) in thousandths, the mean of memory and compute."""
+    kind = grid[:, KIND]
+    return (grid[:, MIB] * 1000 // nodes.total_mib[kind] + grid[:, UNITS] * 1000 // nodes.total_units[kind]) // 2
 
 
 def chosen_rows(nodes: Candidates) -> Bools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from terrazzo.placement.fleet import KIND, SHARE
-from terrazzo.placement.strategies.base import Candidates, after, chosen_rows
+from terrazzo.placement.strategies.base import Candidates, after, chosen_rows, shares
 from terrazzo.placement.tables import Ints
 
 STEPS = 50
@@ -19,7 +19,7 @@ class Pack:
 
     def score(self, nodes: Candidates) -> tuple[Ints, Ints]:
         """Return scores and rows; see ``Strategy``."""
-        then = after(nodes, nodes.grid)[:, SHARE]
+        then = shares(nodes, after(nodes, nodes.grid))
         if nodes.table.devices == 1:
             row = np.where(nodes.fit, self.sign * then, np.iinfo(np.int64).min).argmax(axis=1)
             taken = np.zeros_like(nodes.fit)

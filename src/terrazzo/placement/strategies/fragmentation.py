@@ -37,7 +37,7 @@ class Fragmentation:
         chosen = chosen_rows(nodes)
         then = np.where(chosen[:, None, :], after(nodes, nodes.grid), nodes.grid)
         parts = land.parts_of(then)
-        worth = land.weigh((parts > 0).sum(axis=1), parts.sum(axis=1), caps)
+        worth = land.weigh(land.counted(parts).sum(axis=1), parts.sum(axis=1), caps)
         taken = nodes.table.amount[nodes.grid[:, KIND]] * chosen
         return OFFSET + self._steps(nodes, taken.sum(axis=1), before, worth), chosen.argmax(axis=1).astype(np.int64)
 
@@ -50,7 +50,9 @@ class Fragmentation:
         then = after(nodes, now)
         was = land.parts[at, row]
         parts = land.parts_of(then)[:, 0]
-        count = land.count[at] - (was > 0) + (parts > 0)
+        count = land.count[at]
+        if count.shape[1]:
+            count = count - land.counted(was) + land.counted(parts)
         worth = land.weigh(count, land.usable[at] - was + parts, caps[node])
         score = self._steps(nodes, nodes.table.amount[now[:, KIND, 0]], before[node], worth)
         return _best(score, node, row, nodes.fit.shape[1])
