@@ -16,6 +16,7 @@ from terrazzo.model.errors import InputError
 if TYPE_CHECKING:
     from terrazzo.simulator import Progress, Report
 
+SCENARIO_KEY = "scenario.yaml"
 _SEEDS = re.compile(r"^(\d{1,9})(?:-(\d{1,9}))?$", re.ASCII)
 _MOST_SEEDS = 10_000
 
@@ -24,7 +25,7 @@ _MOST_SEEDS = 10_000
     "simulate",
     epilog="""\b
 Examples:
-  terrazzo simulate scenario.yaml
+  terrazzo simulate examples/fleet/scenario.yaml
   terrazzo simulate scenario.yaml --policy fragmentation --policy mig --policy whole-cards
   terrazzo simulate scenario.yaml --seeds 1-5 -o csv > series.csv
   terrazzo simulate --openb DIR --trace default --policy fragmentation --seeds 42-51 -o json
@@ -110,14 +111,27 @@ def _means(runs: Sequence[dict[str, Any]], marks: Sequence[str]) -> list[list[st
     return lines
 
 
-def _scenario(path: str, policies: Sequence[str], seeds: Sequence[int] | None, form: str) -> None:
-    from terrazzo.cli.reading import documents  # noqa: PLC0415 - heavy, and help must not wait for it
-    from terrazzo.simulator import report, scenario, simulate  # noqa: PLC0415 - see above
+def _written(path: str) -> Any:
+    """Return the scenario of a file: the scenario itself, or the config map that carries it."""
+    from terrazzo.cli.reading import documents, parse  # noqa: PLC0415 - heavy, and help must not wait for it
 
     found = documents(path)
     if len(found) != 1:
         raise InputError(f"holds {len(found)} documents", where=path, remedy="give one scenario")
-    read = scenario.read(found[0].value, where=path, folder=Path(path).parent)
+    body = found[0].value
+    if not isinstance(body, dict) or body.get("kind") != "ConfigMap":
+        return body
+    data = body.get("data")
+    text = data.get(SCENARIO_KEY) if isinstance(data, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"the config map has no {SCENARIO_KEY}", where=path)
+    return parse(f"{path}: {SCENARIO_KEY}", text.encode())[0].value
+
+
+def _scenario(path: str, policies: Sequence[str], seeds: Sequence[int] | None, form: str) -> None:
+    from terrazzo.simulator import report, scenario, simulate  # noqa: PLC0415 - see above
+
+    read = scenario.read(_written(path), where=path, folder=Path(path).parent)
     reports: list[Report] = []
     for policy in policies or (read.policy,):
         for seed in seeds or (read.seed,):
