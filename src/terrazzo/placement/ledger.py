@@ -265,25 +265,32 @@ class Ledger:
     def _adopt(self, held: Allocation) -> tuple[i.Instruction, ...]:
         self.fleet.grant(held, adopt=True)
         self.stage[held.pod] = Stage.BOUND
-        return self._settle(held.node)
+        return self._settle(held.node, [use.uuid for use in held.uses])
 
-    def _settle(self, node: str) -> tuple[i.Instruction, ...]:
-        """Find devices of a node that are exceeded and say whom to take back: who is not written yet, else the last."""
+    def _settle(self, node: str, uuids: Iterable[str] | None = None) -> tuple[i.Instruction, ...]:
+        """Find devices of a node that are exceeded and say whom to take back: who is not written yet, else the last.
+
+        Args:
+            node: its name.
+            uuids: devices to look at; None = all it has, and all that were exceeded before.
+        """
+        if uuids is None:
+            known = self.fleet.node(node)
+            uuids = {device.uuid for device in known.devices} if known is not None else set()
+            uuids |= {uuid for name, uuid in self.over if name == node}
         found: list[i.Instruction] = []
-        for view in self.fleet.devices(node):
-            key = (node, view.device.uuid)
+        for key in sorted((node, uuid) for uuid in uuids):
             if not self.fleet.exceeded(*key):
                 self.over.pop(key, None)
                 continue
-            unwritten = [pod for pod in view.holders if self.stage.get(pod) in _OPEN]
-            loser = unwritten[0] if unwritten else view.holders[-1]
-            keeper = next((pod for pod in view.holders if pod != loser), loser)
+            holders = list(self.fleet.uses(*key))
+            unwritten = [pod for pod in holders if self.stage.get(pod) in _OPEN]
+            loser = unwritten[0] if unwritten else holders[-1]
+            keeper = next((pod for pod in holders if pod != loser), loser)
             if self.over.get(key) != (loser, keeper):
                 self.over[key] = (loser, keeper)
                 if keeper != loser:
                     found.append(i.Retract(loser, keeper, *key))
-        for key in [key for key in self.over if key[0] == node and not self.fleet.exceeded(*key)]:
-            del self.over[key]
         return tuple(found)
 
     def _leave(self, pod: str) -> tuple[i.Instruction, ...]:
@@ -298,7 +305,9 @@ class Ledger:
 
     def _free(self, pod: str) -> tuple[i.Instruction, ...]:
         held = self._forget(pod)
-        return () if held is None else (*self._settle(held.node), *self._wake(held.node))
+        if held is None:
+            return ()
+        return (*self._settle(held.node, [use.uuid for use in held.uses]), *self._wake(held.node))
 
     def _forget(self, pod: str) -> Allocation | None:
         self._unprepared_early.discard(pod)
