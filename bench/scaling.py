@@ -37,7 +37,8 @@ def main() -> int:
     sizes = SIZES[:2] if options.quick else SIZES
     rows = []
     for nodes in sizes:
-        rows.append(decision.measure(nodes, 8, nodes * 8, 300 if options.quick else 2000))
+        found = decision.measure(nodes, 8, nodes * 8, 300 if options.quick else 2000)
+        rows.append({"nodes": nodes, **found["arriving"]})
         print(f"{nodes:>7} nodes: p50 {rows[-1]['p50_us']} µs, p99 {rows[-1]['p99_us']} µs", flush=True)
     print(plot(rows))
     grown, cost = sizes[-1] / sizes[0], rows[-1]["p50_us"] / rows[0]["p50_us"]
