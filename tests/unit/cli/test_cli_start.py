@@ -121,6 +121,8 @@ def test_an_interrupt_is_one_word(tmp_path: Path) -> None:
     run = subprocess.Popen(
         [sys.executable, "-m", "terrazzo.cli.main", "plan", "-f", str(pipe), "--cluster", str(NODE)],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        # A shell that runs its jobs in the background has them ignore interrupts, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - this test has no threads
     )  # fmt: skip
     writer = os.open(pipe, os.O_WRONLY)  # returns when the command has opened its end
     time.sleep(0.2)
