@@ -172,6 +172,8 @@ class Ledger:
         allocation = event.allocation
         if allocation.pod in self._gone:
             return (i.Refuse(allocation.pod, "the pod is gone"),)
+        if self.fleet.node(allocation.node) is None:
+            return (i.Refuse(allocation.pod, f"node {allocation.node} is gone"),)
         if self.fleet.allocation(allocation.pod) == allocation and self.stage[allocation.pod] is Stage.DECIDED:
             return (i.Write(allocation),)
         try:
@@ -221,11 +223,12 @@ class Ledger:
 
     def _pod_seen(self, event: e.PodSeen) -> tuple[i.Instruction, ...]:
         pod = event.request.key
-        if pod in self._gone or not self._newer("pod", pod, event.version):
-            return ()
+        return self._take(event) if pod not in self._gone and self._newer("pod", pod, event.version) else ()
+
+    def _take(self, event: e.PodSeen | e.ReadBack) -> tuple[i.Instruction, ...]:
         if event.request.phase in e.ENDED:
-            self._waiting.leave(pod)
-            return self._leave(pod)
+            # It never runs again: what comes late, a decision or a wish to wait, is refused as if it were deleted.
+            return self._pod_gone(e.PodGone(event.request.key))
         if event.node or event.held is not None:
             return self._bound(event)
         # Seen unbound, maybe as of before a write that nobody answered: only reading it back tells.
@@ -233,17 +236,22 @@ class Ledger:
 
     def _read_back(self, event: e.ReadBack) -> tuple[i.Instruction, ...]:
         pod = event.request.key
-        if pod in self._gone or event.version < self._versions.get(("pod", pod), -1):
+        if not self._read(event):
             return ()
-        self._versions.pop(("pod", pod), None)
-        floor, self._floor = self._floor, -1
-        told = self._pod_seen(e.PodSeen(event.request, event.version, event.node, event.held))
-        self._floor = floor
+        told = self._take(event)
         unbound = not event.node and event.held is None
         freed = self._free(pod) if unbound and self.stage.get(pod) is Stage.UNKNOWN else ()
         return (*told, *freed)
 
-    def _bound(self, event: e.PodSeen) -> tuple[i.Instruction, ...]:
+    def _read(self, event: e.PodSeen | e.ReadBack, floor: int = -1) -> bool:
+        """Return whether a pod that was read is news; unlike what a watch tells, its version may be the last seen."""
+        pod = event.request.key
+        if pod in self._gone or event.version < self._versions.get(("pod", pod), floor + 1):
+            return False
+        self._versions["pod", pod] = event.version
+        return True
+
+    def _bound(self, event: e.PodSeen | e.ReadBack) -> tuple[i.Instruction, ...]:
         pod = event.request.key
         self._waiting.leave(pod)
         ours = self.fleet.allocation(pod)
@@ -251,13 +259,11 @@ class Ledger:
         if held is None:
             if ours is None or ours.node != event.node:
                 return self._free(pod) if ours is not None else ()
-            lost = self.stage[pod] in {Stage.BOUND, Stage.UNKNOWN} and bool(ours.uses)
-            if self.stage[pod] is not Stage.LEAVING:
-                self.stage[pod] = Stage.BOUND
+            lost = self.stage[pod] is not Stage.DECIDED and bool(ours.uses)
+            self.stage[pod] = Stage.BOUND
             return (i.Rebuild(ours),) if lost else ()
         if ours is not None and _same(ours, held):
-            if self.stage[pod] is not Stage.LEAVING:
-                self.stage[pod] = Stage.BOUND
+            self.stage[pod] = Stage.BOUND
             return ()
         freed = self._free(pod) if ours is not None else ()
         return (*freed, *self._adopt(held))
@@ -334,29 +340,38 @@ class Ledger:
     # -- everything at once --------------------------------------------------------------------------------------
 
     def _resync(self, event: e.Resync) -> tuple[i.Instruction, ...]:
-        """Take the API server's lists as they are; what is still being written is kept."""
+        """Take the API server's lists as they are; what is still being written is kept, and what was seen later."""
+
+        def later(kind: str, name: str) -> bool:
+            return 0 < event.version < self._versions.get((kind, name), -1)
+
         done: list[i.Instruction] = []
-        listed = {seen.node.name for seen in event.nodes}
         for each in event.nodes:
             done += self._node_seen(each)
-        for node in [node.name for node in self.fleet.nodes() if node.name not in listed]:
-            done += self._node_gone(e.NodeGone(node, self._versions.get(("node", node), 0) + 1))
-            del self._versions["node", node]
+        listed = {seen.node.name for seen in event.nodes}
+        for name in [
+            node.name for node in self.fleet.nodes() if node.name not in listed and not later("node", node.name)
+        ]:
+            done += self._node_gone(e.NodeGone(name, max(self._versions.get(("node", name), 0) + 1, event.version)))
+            if not event.version:
+                del self._versions["node", name]
         alive = {seen.request.key for seen in event.pods}
-        for pod in [pod for pod in self.stage if pod not in alive]:
-            later = event.version and self._versions.get(("pod", pod), -1) > event.version
-            if self.stage[pod] is not Stage.DECIDED and not later:
+        for pod in [pod for pod in self.stage if pod not in alive and not later("pod", pod)]:
+            if self.stage[pod] is not Stage.DECIDED:
                 done += self._leave(pod)
+        stale = self._floor if event.version < self._floor else -1
         for seen in event.pods:
-            done += self._pod_seen(seen)
-        for pod in self._waiting.pods() - alive:
+            done += self._take(seen) if self._read(seen, stale) else ()
+        for pod in [pod for pod in self._waiting.pods() - alive if not later("pod", pod)]:
             self._waiting.leave(pod)
         if event.version:
             # What is told from now on of a pod as of before this list is stale, so tombstones may go.
             self._floor = max(self._floor, event.version)
-            self._gone &= alive
+            self._gone = {pod for pod in self._gone if pod in alive or later("pod", pod)}
             kept = alive | set(self.stage)
-            self._versions = {key: v for key, v in self._versions.items() if key[0] != "pod" or key[1] in kept}
+            self._versions = {
+                key: v for key, v in self._versions.items() if key[0] != "pod" or key[1] in kept or v > event.version
+            }
         return tuple(done)
 
 

@@ -9,7 +9,7 @@ from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Health
 from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
-from terrazzo.model.request import PodRequest
+from terrazzo.model.request import Ask, PodRequest
 from terrazzo.placement import events as ev
 from terrazzo.placement import instructions as ins
 from terrazzo.placement.engine import Engine
@@ -323,4 +323,192 @@ def test_damaged_allocations_do_not_stop_the_books() -> None:
     assert ledger.fleet.allocation(request.key) is not None
     ledger.apply(ev.PodGone(request.key))
     assert not list(ledger.fleet.allocations())
+    check(ledger)
+
+
+def test_what_the_list_does_not_have_is_gone_and_what_came_after_it_stays() -> None:
+    listed, deleted, young = (make_node(name) for name in ("listed", "deleted", "young"))
+    ledger = books(listed, deleted)
+    ledger.apply(ev.NodeSeen(young, 20))
+    ledger.apply(ev.Resync((ev.NodeSeen(listed, 1),), (), version=10))
+    ledger.apply(ev.NodeSeen(deleted, 9))  # told late
+    assert {node.name for node in ledger.fleet.nodes()} == {"listed", "young"}
+    ledger.apply(ev.NodeSeen(deleted, 11))  # made anew
+    assert ledger.fleet.node("deleted") is not None
+
+
+def test_a_pod_that_waits_since_after_the_list_still_waits() -> None:
+    node = make_node(devices=1)
+    ledger = books(node)
+    request, waiting = make_request("held", whole()), make_request("waiting", whole())
+    held = run(ledger, request)
+    ledger.apply(ev.PodSeen(waiting, 20))
+    ledger.apply(ev.Waiting(waiting))
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 1),), (ev.PodSeen(request, 5, held.node, held),), version=10))
+    assert ledger.apply(ev.PodGone(held.pod)) == (ins.Wake((waiting.key,)),)
+
+
+@pytest.mark.parametrize("how", ["deleted", "Succeeded"])
+def test_a_pod_that_came_and_went_after_the_list_does_not_come_back(how: str) -> None:
+    node = make_node()
+    ledger = books(node)
+    request = make_request("short", fraction(1024))
+    held = decide(ledger, request)
+    bound = ev.PodSeen(request, 115, held.node, held)
+    ledger.apply(bound)
+    ended = msgspec.structs.replace(request, phase=how)
+    ledger.apply(ev.PodGone(held.pod) if how == "deleted" else ev.PodSeen(ended, 118, held.node, held))
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 1),), (), version=110))
+    assert ledger.apply(bound) == ()
+    assert ledger.fleet.allocation(held.pod) is None
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_a_list_that_lacked_a_pod_is_mended_by_one_that_has_it(agent: bool) -> None:
+    node = make_node()
+    ledger = books(node, agent=agent)
+    request = make_request("a", fraction(1024))
+    held = decide(ledger, request)
+    seen = ev.PodSeen(request, 7, held.node, held)
+    ledger.apply(seen)
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 2, agent),), ()))
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 2, agent),), (seen,)))
+    assert ledger.fleet.allocation(held.pod) == held
+    assert ledger.stage[held.pod] is Stage.BOUND
+    check(ledger)
+
+
+def test_an_older_list_brings_nobody_back() -> None:
+    node = make_node()
+    ledger = books(node)
+    request = make_request("a", fraction(1024))
+    held = decide(ledger, request)
+    seen = ev.PodSeen(request, 50, held.node, held)
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 1),), (), version=100))
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 1),), (seen,), version=60))
+    assert not ledger.stage
+
+
+@KINDS
+def test_what_is_still_being_written_survives_a_list_without_it(kind: Kind) -> None:
+    node = make_node(kind=kind)
+    ledger = books(node)
+    request = make_request("a", fraction(1024))
+    held = decide(ledger, request)
+    ledger.apply(ev.Committed(held))
+    for seen in ((), (ev.PodSeen(request, 3),)):
+        ledger.apply(ev.Resync((ev.NodeSeen(node, 1),), seen))
+        assert ledger.fleet.allocation(held.pod) == held
+        assert ledger.stage[held.pod] is Stage.DECIDED
+    ledger.apply(ev.Written(held))
+    assert ledger.stage[held.pod] is Stage.BOUND
+
+
+@pytest.mark.parametrize("asks", [(), (fraction(1024),)], ids=["no device", "a fraction"])
+def test_a_decision_for_a_node_that_left_is_refused(asks: tuple[Ask, ...]) -> None:
+    ledger = books(make_node())
+    found = decide(ledger, make_request("a", *asks))
+    ledger.apply(ev.NodeGone("node-0", 2))
+    [told] = ledger.apply(ev.Committed(found))
+    assert isinstance(told, ins.Refuse)
+    assert not ledger.stage
+    check(ledger)
+
+
+@pytest.mark.parametrize("how", ["deleted", "Succeeded", "Failed"])
+def test_what_comes_late_for_a_pod_that_ended_is_refused(how: str) -> None:
+    ledger = books(make_node(devices=1))
+    request = make_request("a", whole())
+    found = decide(ledger, request)
+    ledger.apply(
+        ev.PodGone(request.key) if how == "deleted" else ev.PodSeen(msgspec.structs.replace(request, phase=how), 5)
+    )
+    assert ledger.apply(ev.Committed(found)) == (ins.Refuse(request.key, "the pod is gone"),)
+    ledger.apply(ev.Waiting(request))
+    assert ledger.apply(ev.NodeSeen(make_node("more"), 6)) == ()
+
+
+@KINDS
+def test_three_stale_decisions_on_two_places_are_two_writes(kind: Kind) -> None:
+    """All three decided before any was taken, two of them for one device: only what still holds is written."""
+    ledger = books(make_node(kind=kind, devices=2))
+    uuids = [device.device.uuid for device in ledger.fleet.devices("node-0")]
+    one = decide(ledger, make_request("a", whole()))
+    other = uuids[1 - uuids.index(one.uses[0].uuid)]
+    moved = msgspec.structs.replace(one.uses[0], uuid=other)
+    grants = tuple(
+        msgspec.structs.replace(c, devices=tuple(msgspec.structs.replace(d, uuid=other) for d in c.devices))
+        for c in one.containers
+    )
+    stale = (
+        one,
+        msgspec.structs.replace(one, pod="uid-b", name="b"),
+        msgspec.structs.replace(one, pod="uid-c", name="c", uses=(moved,), containers=grants),
+    )
+    told = [ledger.apply(ev.Committed(each))[0] for each in stale]
+    assert [type(each) for each in told] == [ins.Write, ins.Refuse, ins.Write]
+    check(ledger)
+
+
+def test_committed_again_is_written_again_and_taken_once() -> None:
+    ledger = books(make_node(devices=1))
+    found = decide(ledger, make_request("a", fraction(1024)))
+    assert ledger.apply(ev.Committed(found)) == ledger.apply(ev.Committed(found)) == (ins.Write(found),)
+    assert len(list(ledger.fleet.allocations())) == 1
+    ledger.apply(ev.Written(found))
+    [told] = ledger.apply(ev.Committed(found))
+    assert isinstance(told, ins.Refuse)
+    check(ledger)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2**31, 2**64, 2**200])
+def test_events_about_what_was_never_there_change_nothing(version: int) -> None:
+    ledger = books(make_node())
+    held = run(ledger, make_request("a", fraction(1024)))
+    nobody = msgspec.structs.replace(held, pod="nobody")
+    before = ledger.fleet.devices("node-0")
+    for event in (
+        ev.DeviceChanged("node-0", "no-such-device", version, Health.LOST, "gone", 1 << 40),
+        ev.DeviceChanged("no-such-node", "no-such-device", version, Health.HEALTHY),
+        ev.NodeGone("no-such-node", version),
+        *(ev.PodGone(pod) for pod in ("nobody", "")),
+        *(ev.Unprepared(pod) for pod in ("nobody", "")),
+        *(answer(nobody) for answer in (ev.Written, ev.WriteFailed, ev.WriteUnknown)),
+    ):
+        assert ledger.apply(event) == ()
+        check(ledger)
+    assert ledger.fleet.devices("node-0") == before
+    assert dict(ledger.stage) == {held.pod: Stage.BOUND}
+
+
+def test_what_was_seen_of_a_device_before_its_node_holds_when_it_comes() -> None:
+    node = make_node(devices=1)
+    ledger = Ledger()
+    ledger.apply(ev.DeviceChanged("node-0", node.devices[0].uuid, 1, Health.LOST, "fell off the bus"))
+    ledger.apply(ev.NodeSeen(node, 1))
+    assert Engine(ledger.fleet).decide(make_request("a", fraction(1))) is None
+    check(ledger)
+
+
+def test_a_pod_without_uid_is_known_by_its_name() -> None:
+    ledger = books(make_node(devices=1))
+    request = make_request("manifest", whole(), uid="")
+    held = run(ledger, request)
+    assert held.pod == "default/manifest"
+    ledger.apply(ev.PodGone("default/manifest"))
+    assert not ledger.stage
+
+
+@KINDS
+def test_when_the_taken_back_one_goes_the_next_is_named_while_it_is_still_too_much(kind: Kind) -> None:
+    ledger = books(make_node(kind=kind, devices=1))
+    requests = [make_request(name, whole()) for name in ("a", "b", "c")]
+    found = [decide(ledger, request) for request in requests]
+    for request, held in zip(requests, found, strict=True):
+        told = ledger.apply(ev.PodSeen(request, 1, held.node, held))
+    uuid = found[0].uses[0].uuid
+    assert told == (ins.Retract("uid-c", "uid-a", "node-0", uuid),)
+    assert ledger.apply(ev.PodGone("uid-c")) == (ins.Retract("uid-b", "uid-a", "node-0", uuid),)
+    assert ledger.apply(ev.PodGone("uid-b")) == ()
+    assert not ledger.over
     check(ledger)
