@@ -22,6 +22,7 @@ from terrazzo.placement.demand import Need, need_on
 from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.geometry import cuts_of
 from terrazzo.placement.popularity import Popularity, class_of
+from terrazzo.placement.protection import Shield, spared, unreserved
 from terrazzo.placement.rows import Row, Rows, is_simple
 from terrazzo.placement.seat import DeviceView
 from terrazzo.placement.tables import Bools
@@ -73,13 +74,20 @@ class Engine:
         """
         row = self._rows.row(request, self._strategy(request)) if is_simple(request) else None
         scores = self._scores(request, among, row)
-        may = self._unreserved(request)
-        if may is not None:
+        concern = self._concern(request, row)
+        if concern is not None and not self._is_spared(concern, scores, row):
+            may = unreserved(concern, self.fleet.idle)
             sheltered = np.where(may[self.fleet.kind[: len(scores), 0]], scores, -1)
             found = self._best(request, sheltered, row)
             if found is not None:
                 return found
         return self._best(request, scores, row)
+
+    def _is_spared(self, concern: Shield, scores: NDArray[np.int64], row: Row | None) -> bool:
+        """Return whether the best node, which the pod surely fits, is of a kind that it may use anyway."""
+        if row is None or not len(scores):
+            return False
+        return spared(concern, self.fleet.idle, int(self.fleet.kind[int(scores.argmax()), 0]))
 
     def _best(self, request: PodRequest, scores: NDArray[np.int64], row: Row | None) -> Allocation | None:
         column = int(scores.argmax()) if len(scores) else -1
@@ -187,11 +195,11 @@ class Engine:
         self._masks[key] = (self.fleet.layout, *result)
         return result
 
-    def _unreserved(self, request: PodRequest) -> Bools | None:
-        """Return the kinds that the pod may use while it leaves others what is reserved for them; None = any."""
+    def _concern(self, request: PodRequest, row: Row | None) -> Shield | None:
+        """Return what the pod should leave to restricted requests as long as it has a choice."""
         if request.rules.preferences or self._strategy(request) != "fragmentation":
             return None
-        return self._rows.unreserved(request)
+        return (row or self._rows.row(request, "fragmentation")).shield
 
     def _barred(self, request: PodRequest, node: Node, column: int) -> NodeRejection | None:
         fleet = self.fleet

@@ -100,11 +100,16 @@ class Cuts:
 
     def following(self, profile: Profile, popularity: Mapping[str, int]) -> NDArray[np.int64]:
         """Return, for each state, the state after placing the profile at its best start (same state if impossible)."""
+        return self._following(profile.name, tuple(sorted(popularity.items())))
+
+    @lru_cache(maxsize=512)  # noqa: B019 - as above
+    def _following(self, profile_name: str, popularity: tuple[tuple[str, int], ...]) -> NDArray[np.int64]:
+        profile, asked = self._by_name[profile_name], dict(popularity)
         table = np.arange(STATES, dtype=np.int64)
-        for state in np.flatnonzero(self.placeable(profile.name)):
-            start = self.best_start(profile, int(state), popularity)
+        for state in np.flatnonzero(self.placeable(profile_name)):
+            start = self.best_start(profile, int(state), asked)
             if start is not None:
-                table[state] = self.take(int(state), Slice(profile.name, start))
+                table[state] = self.take(int(state), Slice(profile_name, start))
         return table
 
 

@@ -78,11 +78,13 @@ class Shield(NamedTuple):
         can: kinds that the pod could use.
         kinds: reserves × kinds.
         demand: per reserve.
+        levels: the same, for who asks about one kind: the kinds of each reserve and its demand.
     """
 
     can: Bools
     kinds: Bools
     demand: NDArray[np.float64]
+    levels: tuple[tuple[tuple[int, ...], float], ...]
 
 
 def shield(can: Bools, levels: Sequence[Reserve]) -> Shield | None:
@@ -90,7 +92,20 @@ def shield(can: Bools, levels: Sequence[Reserve]) -> Shield | None:
     minded = [level for level in levels if not (level.kinds & ~can).any() and (can & ~level.kinds).any()]
     if not minded:
         return None
-    return Shield(can, np.array([level.kinds for level in minded]), np.array([level.demand for level in minded]))
+    return Shield(
+        can,
+        np.array([level.kinds for level in minded]),
+        np.array([level.demand for level in minded]),
+        tuple((tuple(np.flatnonzero(level.kinds).tolist()), level.demand) for level in minded),
+    )
+
+
+def spared(concern: Shield, idle: Ints, kind: int) -> bool:
+    """Return whether the pod may use one kind without touching what is reserved: ``unreserved`` of a single kind."""
+    left: list[int] = idle.tolist()
+    everything = SLACK * sum(left)
+    asked = [demand / max(1, sum(left[k] for k in kinds)) for kinds, demand in concern.levels if kind in kinds]
+    return everything * sum(asked) < 1
 
 
 def unreserved(concern: Shield, idle: Ints) -> Bools:

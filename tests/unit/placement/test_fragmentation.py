@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.node import Node
 from terrazzo.model.request import Ask, Pattern
+from terrazzo.placement import landscape
 from terrazzo.placement.engine import Engine
-from terrazzo.placement.fleet import Fleet
+from terrazzo.placement.fleet import STATE, Fleet
+from terrazzo.placement.geometry import cuts_of
 from terrazzo.placement.landscape import MARGIN, Landscape
 from terrazzo.placement.popularity import COVER, GROWTH, WHOLE_DEVICE, WINDOW, Popularity, class_of
-from terrazzo.placement.protection import Reserve, shield, unreserved
-from terrazzo.placement.tables import SCALE, compile_mix
-from terrazzo.testing.builders import SHARED, Kind, fraction, make_node, make_request, whole
+from terrazzo.placement.protection import Reserve, shield, spared, unreserved
+from terrazzo.placement.rows import After
+from terrazzo.placement.tables import SCALE, compile_ask, compile_mix
+from terrazzo.testing.builders import CUT, SHARED, Kind, fraction, make_node, make_request, whole
 
 
 def percent(share: int) -> Ask:
@@ -62,6 +65,77 @@ def test_cpu_caps_what_a_class_can_use() -> None:
     land.refresh()
     hungry = int(np.flatnonzero(mix.cpu_milli == 4000)[0])
     assert land.caps(fleet.cpu_milli[:1], fleet.grid[:1, 0, 0])[0, hungry] == 2 * 500 * MARGIN
+
+
+def test_without_cpu_left_a_class_that_needs_none_is_not_capped() -> None:
+    fleet = Fleet([make_node(devices=8, cpu_milli=0)])
+    popularity = Popularity()
+    popularity.add(class_of(make_request("idle", percent(50), cpu_milli=0)))
+    popularity.add(class_of(make_request("hungry", percent(40), cpu_milli=1000)))
+    mix = compile_mix(popularity.mix(), fleet.kinds)
+    land = Landscape(fleet, mix)
+    caps = land.caps(fleet.cpu_milli[:1], fleet.grid[:1, 0, 0])[0]
+    assert caps[int(np.flatnonzero(mix.cpu_milli == 1000)[0])] == 0
+    assert (caps[np.flatnonzero(mix.cpu_milli == 0)] > 8000).all()
+
+
+def test_who_asks_for_two_cannot_use_one() -> None:
+    fleet = Fleet([make_node("one", devices=1, cpu_milli=None), make_node("two", devices=2, cpu_milli=None)])
+    popularity = Popularity()
+    popularity.add(class_of(make_request("pair", whole(2))))
+    mix = compile_mix(popularity.mix(), fleet.kinds)
+    land = Landscape(fleet, mix)
+    land.refresh()
+    assert land.worth[:2].tolist() == [0, 2000 * mix.weight.sum()]
+
+
+@pytest.mark.parametrize("kind", CUT, ids=str)
+def test_a_slice_changes_the_look_of_its_device_as_the_geometry_says(kind: Kind) -> None:
+    fleet = Fleet([make_node(kind=kind, devices=1)])
+    land = Landscape(fleet, compile_mix(Popularity().mix(), fleet.kinds))
+    land.refresh()
+    device = fleet.device(0, 0)
+    assert device.geometry is not None
+    cuts = cuts_of(device.geometry)
+    for profile in device.geometry.profiles:
+        ask = Ask(profile=profile.name)
+        after = After(compile_ask(make_request("pod", ask), ask, fleet.kinds, {}), land)
+        then = int(after.of(land.look[0])[0])
+        assert land.looks[STATE, then] == cuts.following(profile, {})[0] != 0
+
+
+def test_devices_that_look_alike_share_their_figures() -> None:
+    fleet = Fleet([make_node(f"node-{i}", devices=4) for i in range(20)])
+    land = Landscape(fleet, compile_mix(Popularity().mix(), fleet.kinds))
+    land.refresh()
+    assert len(np.unique(land.look[:20, :4])) == 1
+    assert land.first[:20, :4].sum(axis=1).tolist() == [1] * 20
+    fleet.grant(_grant(fleet, 40))
+    land.refresh()
+    assert len(np.unique(land.look[:20, :4])) == 2
+    assert sorted(land.first[:20, :4].sum(axis=1).tolist()) == [1] * 19 + [2]
+
+
+@pytest.mark.parametrize("strategy", ["fragmentation", "pack", "spread"])
+def test_numbering_looks_anew_changes_no_decision(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk() -> list[Allocation | None]:
+        fleet = Fleet([make_node(f"node-{i}", SHARED[i % 2], 4) for i in range(6)])
+        engine = Engine(fleet)
+        found: list[Allocation | None] = []
+        for index in range(120):
+            request = make_request(f"p-{index}", percent((10, 25, 81, 40)[index % 4]), strategy=strategy)
+            engine.learn(request)
+            found.append(engine.decide(request))
+            if found[-1] is not None:
+                fleet.grant(found[-1])
+            if index % 3 == 0:
+                fleet.release(f"uid-p-{index // 2}")
+        return found
+
+    usual = walk()
+    monkeypatch.setattr(landscape, "SPARE", -(1 << 20))  # always more than there is room for
+    assert walk() == usual
+    assert any(usual)
 
 
 def _grant(fleet: Fleet, share: int) -> Allocation:
@@ -180,6 +254,21 @@ def test_a_shield_concerns_only_what_can_be_avoided() -> None:
     assert concern is not None
     assert unreserved(concern, np.array([0, 100, 10_000])).tolist() == [False, False, True]
     assert unreserved(concern, np.array([0, 0, 10_000])).tolist() == [False, False, True]
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.booleans(), min_size=4, max_size=4), st.floats(0.01, 1)), min_size=1, max_size=5),
+    st.lists(st.integers(0, 5000), min_size=4, max_size=4),
+)
+def test_one_kind_is_judged_as_all_are(sets: list[tuple[list[bool], float]], idle: list[int]) -> None:
+    can = np.array([False, True, True, True, True])
+    levels = tuple(Reserve(np.array([False, *kinds]), demand) for kinds, demand in sets)
+    concern = shield(can, levels)
+    left = np.array([0, *idle])
+    if concern is not None:
+        for kind in range(1, 5):
+            if left[kind]:
+                assert spared(concern, left, kind) == unreserved(concern, left)[kind]
 
 
 def test_large_nodes_are_kept_for_pods_of_many_devices() -> None:

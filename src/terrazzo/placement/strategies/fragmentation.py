@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from terrazzo.placement.fleet import KIND, SHARE
-from terrazzo.placement.landscape import Floats
-from terrazzo.placement.strategies.base import Candidates, after, chosen_rows
-from terrazzo.placement.tables import Bools, Ints
+from terrazzo.placement.fleet import KIND
+from terrazzo.placement.landscape import Floats, Landscape
+from terrazzo.placement.strategies.base import Candidates, chosen_rows
+from terrazzo.placement.tables import Ints
 
 BUCKET = 40
 """Thousandths of a device that count as the same. 20 and 80 placed worse on the openb traces (``bench/openb.py``)."""
@@ -30,52 +30,28 @@ class Fragmentation:
     def score(self, nodes: Candidates) -> tuple[Ints, Ints]:
         """Return scores and rows; see ``Strategy``."""
         land = nodes.landscape
-        caps = land.caps(nodes.cpu_milli - nodes.pod_cpu_milli, nodes.grid[:, KIND, 0])
-        before = land.worth[nodes.columns]
+        caps = land.caps(nodes.cpu_milli - nodes.pod_cpu_milli, land.looks[KIND].take(nodes.look[:, 0]))
         if nodes.table.devices == 1:
-            return self._one(nodes, caps, before)
+            return self._one(nodes, caps)
         chosen = chosen_rows(nodes)
-        then = np.where(chosen[:, None, :], after(nodes, nodes.grid), nodes.grid)
-        parts = land.parts_of(then)
-        worth = land.weigh(land.counted(parts).sum(axis=1), parts.sum(axis=1), caps)
-        taken = nodes.table.amount[nodes.grid[:, KIND]] * chosen
-        return OFFSET + self._steps(nodes, taken.sum(axis=1), before, worth), chosen.argmax(axis=1).astype(np.int64)
+        worth = land.weigh(land.part.take(np.where(chosen, nodes.then, nodes.look), axis=0).sum(axis=1), caps)
+        taken = (nodes.table.amount.take(land.looks[KIND].take(nodes.look)) * chosen).sum(axis=1)
+        steps = self._steps(land, taken, land.worth.take(nodes.columns), worth)
+        return np.where(nodes.able(), OFFSET + steps, -1), chosen.argmax(axis=1)
 
-    def _one(self, nodes: Candidates, caps: Floats, before: Floats) -> tuple[Ints, Ints]:
-        """Try each device of each node that fits."""
-        land = nodes.landscape
-        node, row = np.nonzero(_distinct(nodes))
-        at = nodes.columns[node]
-        now = nodes.grid[node, :, row][:, :, None]
-        then = after(nodes, now)
-        was = land.parts[at, row]
-        parts = land.parts_of(then)[:, 0]
-        count = land.count[at]
-        if count.shape[1]:
-            count = count - land.counted(was) + land.counted(parts)
-        worth = land.weigh(count, land.usable[at] - was + parts, caps[node])
-        score = self._steps(nodes, nodes.table.amount[now[:, KIND, 0]], before[node], worth)
-        return _best(score, node, row, nodes.fit.shape[1])
+    def _one(self, nodes: Candidates, caps: Floats) -> tuple[Ints, Ints]:
+        """Try each device that fits, of those of one node that look alike the first."""
+        land, columns = nodes.landscape, nodes.columns
+        node, row = (nodes.fit & land.first.take(columns, axis=0)).nonzero()
+        at, look, then = columns.take(node), nodes.look[node, row], nodes.then[node, row]
+        usable = land.usable.take(at, axis=0) - land.part.take(look, axis=0) + land.part.take(then, axis=0)
+        worth = land.weigh(usable, caps.take(node, axis=0))
+        taken = nodes.table.amount.take(land.looks[KIND].take(look))
+        score = np.full(nodes.fit.shape, -1)
+        score[node, row] = OFFSET + self._steps(land, taken, land.worth.take(at), worth)
+        return score.max(axis=1), score.argmax(axis=1)
 
     @staticmethod
-    def _steps(nodes: Candidates, taken: Ints, before: Floats, worth: Floats) -> Ints:
-        total = nodes.landscape.mix.total
+    def _steps(land: Landscape, taken: Ints, before: Floats, worth: Floats) -> Ints:
+        total = land.mix.total
         return np.floor((taken * total - before + worth) / (BUCKET * total)).astype(np.int64)
-
-
-def _distinct(nodes: Candidates) -> Bools:
-    """Return the fitting devices; of several wholly free ones of a node only the first, since they are alike."""
-    free = nodes.fit & (nodes.grid[:, SHARE] >= 1000)
-    kind = nodes.grid[:, KIND]
-    repeated = free & (free.cumsum(axis=1) > 1) & (kind == kind[:, :1])
-    distinct: Bools = nodes.fit & ~repeated
-    return distinct
-
-
-def _best(score: Ints, node: Ints, row: Ints, rows: int) -> tuple[Ints, Ints]:
-    """Return the best score per node and the first row that has it. ``node`` is sorted and names every node."""
-    first = np.empty(len(node), dtype=bool)
-    first[0] = True
-    np.not_equal(node[1:], node[:-1], out=first[1:])
-    best = np.maximum.reduceat((score + OFFSET) * rows + (rows - 1 - row), np.flatnonzero(first))
-    return best // rows, rows - 1 - best % rows

@@ -30,8 +30,8 @@ class Topology:
         if devices < 2:
             return score, row
         pairs = devices * (devices - 1) // 2
-        for node, fit in enumerate(nodes.fit):
-            free = [nodes.device(int(row), int(nodes.columns[node])) for row in np.flatnonzero(fit)]
+        for node in np.flatnonzero(score >= 0):
+            free = [nodes.device(int(row), int(nodes.columns[node])) for row in np.flatnonzero(nodes.fit[node])]
             chosen = topology.together(free, devices)
             score[node] += RANGE * (topology.quality([free[i] for i in chosen]) * 4 // (10 * pairs))
         return score, row
