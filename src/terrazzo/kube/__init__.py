@@ -1,4 +1,4 @@
-"""The only room that talks to an API server (not built yet).
+"""The only room that talks to an API server.
 
 Promise: typed errors, watches that notice silence, and no interpretation of what is read.
 """
