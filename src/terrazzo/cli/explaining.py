@@ -10,12 +10,13 @@ from msgspec import Struct, to_builtins
 
 from terrazzo.admission.summary import shortfalls
 from terrazzo.admission.vendors import REMEDY
-from terrazzo.cli import sentences
+from terrazzo.cli import granted
 from terrazzo.cli.cluster import Cluster
 from terrazzo.model.allocation import Allocation, DeviceUse
 from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.request import PodRequest
+from terrazzo.placement import sentences
 
 _NEAREST = 3
 _CHANGES = 5
@@ -144,15 +145,15 @@ def _held(cluster: Cluster, allocation: Allocation) -> tuple[Held, ...]:
             if view is None:
                 told.append(
                     Held(container=container.container, index=-1, model="(not on the node any more)", uuid=grant.uuid,
-                         memory=sentences.memory(grant.memory_mib), cores=str(grant.units), remains="–")
+                         memory=granted.memory(grant.memory_mib), cores=str(grant.units), remains="–")
                 )  # fmt: skip
                 continue
             device, use = view.device, used.get(grant.uuid)
             taken = (0, 0) if mine or use is None else (use.memory_mib, use.units)
             left = (max(0, view.free_mib - taken[0]), max(0, view.free_units - taken[1]))
-            memory, cores, remains = sentences.grant(grant, device, left)
+            memory, cores, remains = granted.grant(grant, device, left)
             told.append(
-                Held(container=container.container, index=device.index, model=sentences.device(device, grant),
+                Held(container=container.container, index=device.index, model=granted.device(device, grant),
                      uuid=grant.uuid, memory=memory, cores=cores, remains=remains,
                      neighbours=_neighbours(cluster, device, allocation.pod))
             )  # fmt: skip
@@ -165,7 +166,7 @@ def _neighbours(cluster: Cluster, device: Device, pod: str) -> tuple[str, ...]:
 
 
 def _use(use: DeviceUse, device: Device) -> str:
-    return f"holds {sentences.memory(use.memory_mib)}, {sentences.units(use.units, device)}"
+    return f"holds {granted.memory(use.memory_mib)}, {granted.units(use.units, device)}"
 
 
 def _waiting(cluster: Cluster, request: PodRequest, base: Story) -> Story:

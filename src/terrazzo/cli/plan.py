@@ -52,8 +52,8 @@ def command(
 
 
 def _print(plan: Plan, *, wide: bool) -> None:
-    from terrazzo.cli import sentences  # noqa: PLC0415 - heavy imports stay out of --help
     from terrazzo.cli.render import first, line, notes, say, table  # noqa: PLC0415 - see above
+    from terrazzo.placement import sentences  # noqa: PLC0415 - heavy imports stay out of --help
 
     devices = plan.devices()
     many = wide or any(len(each.allocation.containers) > 1 for each in plan.placed)
@@ -80,7 +80,8 @@ def _print(plan: Plan, *, wide: bool) -> None:
 
 def _rows(placed: Placed, devices: dict[tuple[str, str], Device], *, wide: bool) -> list[list[str]]:
     """One row for each run of devices that look alike; one for each device when ``wide``."""
-    from terrazzo.cli import sentences  # noqa: PLC0415 - see ``_print``
+    from terrazzo.cli import granted  # noqa: PLC0415 - see ``_print``
+    from terrazzo.placement import sentences  # noqa: PLC0415 - see ``_print``
 
     request, allocation, left = placed
     title = request.name if request.namespace == "default" else request.title
@@ -89,7 +90,7 @@ def _rows(placed: Placed, devices: dict[tuple[str, str], Device], *, wide: bool)
         runs: dict[tuple[str, ...], list[DeviceGrant]] = {}
         for grant in container.devices:
             device = devices[allocation.node, grant.uuid]
-            look = (sentences.device(device, grant), *sentences.grant(grant, device, left[grant.uuid]))
+            look = (granted.device(device, grant), *granted.grant(grant, device, left[grant.uuid]))
             runs.setdefault((*look, grant.uuid) if wide else look, []).append(grant)
         for (model, memory, cores, remains, *uuid), grants in runs.items():
             indices = sentences.span([devices[allocation.node, grant.uuid].index for grant in grants])

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from terrazzo.admission.vendors import REMEDY
-from terrazzo.cli import sentences
 from terrazzo.cli.cluster import Cluster
 from terrazzo.cli.manifests import Manifests, Wanted
 from terrazzo.model.allocation import Allocation, DeviceGrant
 from terrazzo.model.device import Device
 from terrazzo.model.reason import Reason
 from terrazzo.model.request import PodRequest
+from terrazzo.placement import sentences
 
 
 class Placed(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from terrazzo.cli.cluster import Cluster
+from terrazzo.cli.granted import memory
 from terrazzo.cli.render import first
-from terrazzo.cli.sentences import memory
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Device, Health, SharingMode
 from terrazzo.model.errors import InputError

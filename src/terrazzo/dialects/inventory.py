@@ -3,8 +3,8 @@
 Readers are asked in this order; a later one adds only vendors that no earlier one settled, because a node often tells
 the same devices in several words and the first tells more:
 
-1. our own annotation,
-2. ResourceSlices,
+1. our own annotation, or our driver's ResourceSlices,
+2. ResourceSlices of other drivers,
 3. HAMi's (and Volcano's) annotations,
 4. NVIDIA's labels,
 5. Ascend's resources and config map,
@@ -26,6 +26,7 @@ from terrazzo.wire import kubernetes as k8s
 
 READERS: tuple[Reader, ...] = (ours.read, dra.read, hami.read, nvidia.read, ascend.read, counts.read)
 publish = ours.publish
+publish_slices = ours.publish_slices
 
 
 def read_nodes(

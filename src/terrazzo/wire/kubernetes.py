@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 Quantity = str | int | float
 
@@ -36,6 +36,7 @@ class ObjectMeta(Struct, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
 
 
 class Resources(Struct):
@@ -104,10 +105,36 @@ class NodeAffinity(Struct, rename="camel"):
     preferred: list[PreferredTerm] | None = field(default=None, name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
+class PodAffinity(Struct):
+    """``affinity.podAffinity``; what it says is kube-scheduler's business, that it is soft is ours."""
+
+    preferred: list[Raw] | None = field(default=None, name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
 class Affinity(Struct, rename="camel"):
     """``affinity``; pod (anti-)affinity is kube-scheduler's business."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Spread(Struct, rename="camel"):
+    """``topologySpreadConstraints[]``."""
+
+    when_unsatisfiable: str = ""
+
+
+class SchedulingGate(Struct):
+    """``schedulingGates[]``."""
+
+    name: str = ""
+
+
+class OperatingSystem(Struct):
+    """``os``."""
+
+    name: str = ""
 
 
 class Toleration(Struct):
@@ -133,6 +160,34 @@ class PodSpec(Struct, rename="camel"):
     scheduler_name: str = ""
     runtime_class_name: str | None = None
     overhead: dict[str, Quantity] | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    topology_spread_constraints: list[Spread] | None = None
+    preemption_policy: str | None = None
+    os: OperatingSystem | None = None
+
+
+class Condition(Struct):
+    """``status.conditions[]``."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class RequestMapping(Struct, rename="camel"):
+    """Which request of a claim gives a container what it asked for by a resource name."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedClaim(Struct, rename="camel"):
+    """``status.extendedResourceClaimStatus`` of a pod."""
+
+    resource_claim_name: str = ""
+    request_mappings: list[RequestMapping] | None = None
 
 
 class PodStatus(Struct, rename="camel"):
@@ -140,6 +195,8 @@ class PodStatus(Struct, rename="camel"):
 
     phase: str = ""
     nominated_node_name: str = ""
+    conditions: list[Condition] | None = None
+    extended_resource_claim_status: ExtendedClaim | None = None
 
 
 class Pod(Struct, rename="camel"):
@@ -166,19 +223,12 @@ class NodeSpec(Struct, rename="camel"):
     provider_id: str = field(default="", name="providerID")
 
 
-class NodeCondition(Struct):
-    """``status.conditions[]``."""
-
-    type: str = ""
-    status: str = ""
-
-
 class NodeStatus(Struct, rename="camel"):
     """``status`` of a node."""
 
     allocatable: dict[str, Quantity] | None = None
     capacity: dict[str, Quantity] | None = None
-    conditions: list[NodeCondition] | None = None
+    conditions: list[Condition] | None = None
 
 
 class Node(Struct, rename="camel"):
@@ -230,3 +280,43 @@ class ResourceSlice(Struct, rename="camel"):
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: ResourceSliceSpec = field(default_factory=ResourceSliceSpec)
+
+
+class LabelSelector(Struct, rename="camel"):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelRequirement] | None = None
+
+
+class BudgetSpec(Struct):
+    """``spec`` of a PodDisruptionBudget."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Struct, rename="camel"):
+    """``status`` of a PodDisruptionBudget."""
+
+    disruptions_allowed: int = 0
+
+
+class DisruptionBudget(Struct, rename="camel"):
+    """A PodDisruptionBudget (policy/v1)."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: BudgetSpec = field(default_factory=BudgetSpec)
+    status: BudgetStatus = field(default_factory=BudgetStatus)
+
+
+class DeviceClassSpec(Struct, rename="camel"):
+    """``spec`` of a DeviceClass."""
+
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Struct, rename="camel"):
+    """A DeviceClass (resource.k8s.io/v1)."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: DeviceClassSpec = field(default_factory=DeviceClassSpec)

@@ -137,12 +137,6 @@ def test_every_vendors_driver(driver: str, product: str, vendor: str, model: str
     assert (device.vendor, device.model, device.memory_mib) == (vendor, model, 16384)
 
 
-def test_our_own_driver_states_the_vendor() -> None:
-    device = gpu("gpu-0", "910B3", "64Gi")
-    device["attributes"]["vendor"] = {"string": "ascend"}
-    assert node(part([device], "gpu.terrazzo.io")).devices[0].vendor == "ascend"
-
-
 @pytest.mark.parametrize("driver", ["dra.net", "compute-domain.nvidia.com", "dra.cpu", "input.example.com"])
 def test_other_drivers_are_left_alone(driver: str) -> None:
     found = node(part([gpu("gpu-0")], driver), labels=LABELS)

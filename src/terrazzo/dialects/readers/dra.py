@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from terrazzo.dialects import catalogue
 from terrazzo.dialects.readers import MOST_MIB, Found, Source, health
 from terrazzo.dialects.readers.looks import looks_like_accelerator
+from terrazzo.dialects.readers.slices import DRIVER
 from terrazzo.model.device import Device
 from terrazzo.model.errors import InputError
 from terrazzo.model.quantity import memory_mib
@@ -81,7 +82,11 @@ def _pools(source: Source) -> dict[_Pool, list[ResourceSlice]]:
     for each in source.slices:
         driver = each.spec.driver
         known = _vendor(driver) in catalogue.VENDORS or driver.endswith(".terrazzo.io")
-        if any(word in driver for word in _NOT_DEVICES) or not (known or looks_like_accelerator(driver)):
+        if (
+            driver == DRIVER
+            or any(word in driver for word in _NOT_DEVICES)
+            or not (known or looks_like_accelerator(driver))
+        ):
             continue
         pools.setdefault(_Pool(driver, each.spec.pool.name), []).append(each)
     return pools

@@ -1,11 +1,13 @@
-"""Our own inventory: annotation ``terrazzo.io/inventory``."""
+"""Our own inventory: annotation ``terrazzo.io/inventory``, or ResourceSlices of our driver."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from msgspec import convert, to_builtins
 
 from terrazzo.dialects import catalogue
-from terrazzo.dialects.readers import MOST_MIB, Found, Source, no_twins
+from terrazzo.dialects.readers import MOST_MIB, Found, Source, no_twins, slices
 from terrazzo.model.device import Device, Health, SharingMode
 from terrazzo.model.errors import InputError
 from terrazzo.model.node import Node
@@ -14,19 +16,39 @@ from terrazzo.wire import state
 
 
 def read(source: Source) -> Found | None:
-    """Return the devices of our annotation.
+    """Return the devices of our annotation, else those of our driver's slices.
 
     Raises:
-        InputError: the annotation is damaged, newer than this program, or names a geometry that nobody knows.
+        InputError: it is damaged, newer than this program, or names a geometry that nobody knows.
     """
     text = source.annotations.get(state.INVENTORY)
     if text is None:
-        return None
+        return _from_slices(source)
     where = source.where(f"annotation {state.INVENTORY}")
     inventory = state.decode(text, state.InventoryState, where)
     devices = tuple(_device(source.name, each, f"{where}: devices[{i}]") for i, each in enumerate(inventory.devices))
     no_twins(devices, where)
     return Found(devices, (), tuple(sorted({device.vendor for device in devices})))
+
+
+def _from_slices(source: Source) -> Found | None:
+    ours = [each.spec for each in source.slices if each.spec.driver == slices.DRIVER]
+    if not ours:
+        return None
+    newest = max(spec.pool.generation for spec in ours)
+    current = [spec for spec in ours if spec.pool.generation == newest]
+    wanted = current[0].pool.resource_slice_count
+    unknowns: tuple[Unknown, ...] = ()
+    if len(current) < wanted:
+        what = f"has {len(current)} of {wanted} slices of generation {newest}, so it may have more devices"
+        unknowns = (Unknown(source.where(what)),)
+    devices = tuple(
+        _device(source.name, slices.row_of(each), source.where(f"resource slice: devices[{each.name}]"))
+        for spec in current
+        for each in spec.devices or ()
+    )
+    no_twins(devices, source.where("resource slices"))
+    return Found(devices, unknowns, tuple(sorted({device.vendor for device in devices})))
 
 
 def _device(node: str, row: state.InventoryDevice, where: str) -> Device:
@@ -75,6 +97,16 @@ def publish(node: Node, *, ledger: str = "", generation: int = 1, time: int = 0)
         generation: counts publications.
         time: seconds since the epoch.
     """
+    rows = _rows(node)
+    return state.encode(state.InventoryState(ledger=ledger, generation=generation, time=time, devices=rows))
+
+
+def publish_slices(node: Node, *, generation: int = 1) -> list[dict[str, Any]]:
+    """Return the ResourceSlices of our driver that ``read`` reads back into the devices of ``node``."""
+    return slices.publish(node, _rows(node), generation=generation)
+
+
+def _rows(node: Node) -> list[state.InventoryDevice]:
     rows = []
     for device in node.devices:
         fields = to_builtins(device)
@@ -87,4 +119,4 @@ def publish(node: Node, *, ledger: str = "", generation: int = 1, time: int = 0)
             geometry=device.geometry.name if device.geometry else "",
         )
         rows.append(convert(fields, state.InventoryDevice))
-    return state.encode(state.InventoryState(ledger=ledger, generation=generation, time=time, devices=rows))
+    return rows
