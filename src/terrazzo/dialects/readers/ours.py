@@ -42,11 +42,10 @@ def _from_slices(source: Source) -> Found | None:
     if len(current) < wanted:
         what = f"has {len(current)} of {wanted} slices of generation {newest}, so it may have more devices"
         unknowns = (Unknown(source.where(what)),)
-    devices = tuple(
-        _device(source.name, slices.row_of(each), source.where(f"resource slice: devices[{each.name}]"))
-        for spec in current
-        for each in spec.devices or ()
-    )
+    told = [
+        (each, source.where(f"resource slice: devices[{each.name}]")) for spec in current for each in spec.devices or ()
+    ]
+    devices = tuple(_device(source.name, slices.row_of(each, where), where) for each, where in told)
     no_twins(devices, source.where("resource slices"))
     return Found(devices, unknowns, tuple(sorted({device.vendor for device in devices})))
 

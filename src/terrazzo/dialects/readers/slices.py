@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from terrazzo.model.device import Device, Health
+from terrazzo.model.errors import InputError
 from terrazzo.model.node import Node
 from terrazzo.model.quantity import memory_mib
 from terrazzo.wire import state
@@ -90,7 +91,7 @@ def _camel(name: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-def row_of(device: SliceDevice) -> state.InventoryDevice:
+def row_of(device: SliceDevice, where: str) -> state.InventoryDevice:
     """Return what one published device says.
 
     Raises:
@@ -98,10 +99,13 @@ def row_of(device: SliceDevice) -> state.InventoryDevice:
     """
     said = {name.rpartition("/")[2]: value for name, value in (device.attributes or {}).items()}
     texts = {name: str(said.get(_camel(name), {}).get("string", "")) for name in _TEXTS}
-    numbers = {name: n for name in _NUMBERS if isinstance(n := said.get(_camel(name), {}).get("int"), int)}
+    numbers = {name: n for name in _NUMBERS if type(n := said.get(_camel(name), {}).get("int")) is int}
     taint = next((t.key for t in device.taints or () if t.key.startswith(DRIVER)), "")
     memory = (device.capacity or {}).get("memory", {}).get("value", "")
     fields: dict[str, Any] = {**texts, **numbers, "links": str(said.get("links", {}).get("string", "")).split()}
-    fields["mib"] = None if texts["unknown"] else memory_mib(memory)
+    try:
+        fields["mib"] = None if texts["unknown"] else memory_mib(memory)
+    except InputError as error:
+        raise InputError(error.what, where=f"{where}.capacity[memory]", remedy=error.remedy) from None
     fields["health"] = taint.rpartition("/")[2] or "healthy"
     return msgspec.convert(fields, state.InventoryDevice)
