@@ -139,9 +139,15 @@ class Engine:
         assert column is not None  # noqa: S101 - callers have seen the node
         return column
 
-    def rank(self, request: PodRequest, limit: int) -> list[Ranked]:
-        """Return the best feasible nodes, best first, with distinct ranks counting down to 1."""
-        scores = self._scores(request, None)
+    def rank(self, request: PodRequest, limit: int, *, among: Sequence[str] | None = None) -> list[Ranked]:
+        """Return the best feasible nodes, best first, with distinct ranks counting down to 1.
+
+        Args:
+            request: the pod.
+            limit: nodes to return at most.
+            among: names of the only nodes to look at; None = all.
+        """
+        scores = self._scores(request, among)
         order = [int(c) for c in np.argsort(-scores, kind="stable")[: int((scores >= 0).sum())]]
         if not is_simple(request):
             order = [column for column in order if self._place(request, column) is not None]
@@ -169,7 +175,7 @@ class Engine:
             scores = np.where(scores >= 0, scores + liked * PREFERRED, -1)
         if among is not None:
             wanted = np.zeros(len(scores), dtype=bool)
-            wanted[[c for name in among if (c := self.fleet.column(name)) is not None]] = True
+            wanted[self.fleet.columns(among)] = True
             scores = np.where(wanted, scores, -1)
         return scores
 

@@ -330,6 +330,11 @@ class Fleet:
         column = self._index.get(node)
         return None if column is None or self._nodes[column] is None else column
 
+    def columns(self, names: Iterable[str]) -> NDArray[np.int64]:
+        """Return the columns of the nodes among ``names`` that were ever in the fleet."""
+        found = [column for column in map(self._index.get, names) if column is not None]
+        return np.array(found, dtype=np.int64)
+
     def name(self, column: int) -> str:
         """Return the name of the node of a column."""
         return self._names[column]
