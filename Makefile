@@ -11,7 +11,7 @@ DOCS_STAMP := .venv-docs/.installed
 PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 
-.PHONY: help demo test test-long bench bench-quick lint format docs wheel clean
+.PHONY: help demo kube test test-long test-cluster bench bench-quick lint format docs wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -20,10 +20,16 @@ demo: $(RUN_STAMP) ## set up and show the six seed scenarios
 	@$(BIN)/terrazzo demo
 
 test: $(DEV_STAMP) ## set up and run the tests (a few minutes)
-	@$(PYTEST) -n $(JOBS) -m "not long"
+	@$(PYTEST) -n $(JOBS) -m "not long and not cluster"
 
 test-long: $(DEV_STAMP) ## the long walks over the ledger (10^6 steps, many minutes)
 	@$(PYTEST) -m long
+
+kube: ## build the parts of a Kubernetes from Go modules, once, into a cache (about twenty minutes)
+	@tools/kube/build
+
+test-cluster: $(DEV_STAMP) kube ## the tests against real parts of Kubernetes, two versions
+	@TERRAZZO_MUST_CLUSTER=1 $(PYTEST) -m cluster tests/cluster
 
 lint: $(DEV_STAMP) ## style, types, layers
 	@failed=0; \
