@@ -56,7 +56,7 @@ def parts_are_built() -> None:
 @pytest.fixture(scope="session", params=VERSIONS)
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """Give a whole control plane, of each version in turn, whose nodes kwok keeps alive."""
-    with ControlPlane(request.param) as plane:
+    with ControlPlane(request.param, history=True) as plane:
         Kwok(plane).start()
         yield plane
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +14,11 @@ import pytest
 
 from terrazzo.dialects.inventory import read_nodes
 from terrazzo.kube.access import from_kubeconfig
-from terrazzo.kube.errors import Forbidden, Unreachable
-from terrazzo.kube.kinds import CONFIG_MAP, NAMESPACE, NODE, POD
+from terrazzo.kube.errors import ApiError, Forbidden, Unreachable
+from terrazzo.kube.kinds import CONFIG_MAP, NAMESPACE, NODE, POD, SECRET, VALIDATING
 from terrazzo.model.errors import TerrazzoError
 from terrazzo.testing.builders import SHARED, Kind, make_node
-from terrazzo.testing.cluster import Admin, ControlPlane, Process, Run, wait_until
+from terrazzo.testing.cluster import Admin, ControlPlane, Process, Run, to_loopback, wait_until
 from terrazzo.testing.cluster.kwok import COMPLETES, ENDS, FAILS, STARTS
 from terrazzo.testing.cluster.runs import started_at
 from terrazzo.wire import kubernetes as k8s
@@ -33,6 +34,10 @@ def pod(name: str, **annotations: str) -> dict[str, Any]:
             "containers": [{"name": "main", "image": "app:1"}],
         },
     }
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
 def phase(plane: ControlPlane, name: str, namespace: str) -> str:
@@ -107,11 +112,8 @@ def test_users_are_who_their_certificates_say(control_plane: ControlPlane) -> No
 
 
 def test_apply_takes_text_files_and_objects(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    def manifest(name: str) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}}
-
     (tmp_path / "map.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: file}}", "utf-8")
-    for given in ("{apiVersion: v1, kind: ConfigMap, metadata: {name: text}}", tmp_path, [manifest("object")]):
+    for given in ("{apiVersion: v1, kind: ConfigMap, metadata: {name: text}}", tmp_path, [config_map("object")]):
         assert "created" in control_plane.apply(given, namespace=namespace)
     assert {"text", "file", "object"} <= {
         m["metadata"]["name"] for m in control_plane.admin.list(CONFIG_MAP, namespace)
@@ -123,7 +125,7 @@ def test_apply_takes_text_files_and_objects(control_plane: ControlPlane, namespa
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """Give a control plane whose parts may be hurt: without controllers and scheduler, so in a few seconds."""
-    with ControlPlane(scheduler=False, controllers=False) as plane:
+    with ControlPlane(scheduler=False, controllers=False, history=True) as plane:
         yield plane
 
 
@@ -183,6 +185,100 @@ def test_any_scheduler_configuration_is_taken(plane: ControlPlane) -> None:
     assert "nodeName" not in plane.admin.get(POD, "default-scheduler", namespace)["spec"]
     scheduler.stop()
     assert not scheduler.alive
+
+
+def test_history_has_every_version_also_what_no_watch_saw(plane: ControlPlane) -> None:
+    namespace = plane.new_namespace()
+    plane.admin.create(CONFIG_MAP, config_map("a", step="1"), namespace)
+    plane.api.kill()
+    plane.api.start()
+    for step in "23":
+        plane.admin.patch(CONFIG_MAP, {"data": {"step": step}}, "a", namespace)
+    plane.admin.delete(CONFIG_MAP, "a", namespace)
+    versions = [v for v in plane.store.history("configmaps", "pods") if v.name == f"{namespace}/a"]
+    assert [v.body and v.body["data"]["step"] for v in versions] == ["1", "2", "3", None]
+    assert [v.revision for v in versions] == sorted({v.revision for v in versions})
+    later = list(plane.store.history("configmaps", since=versions[1].revision))
+    assert [v.revision for v in later if v.name == f"{namespace}/a"] == [v.revision for v in versions[2:]]
+
+
+def test_what_etcd_forgot_is_gone_for_watches_and_history(plane: ControlPlane) -> None:
+    namespace = plane.new_namespace()
+    old = plane.admin.create(CONFIG_MAP, config_map("old"), namespace)["metadata"]["resourceVersion"]
+    plane.admin.patch(CONFIG_MAP, {"data": {"new": "yes"}}, "old", namespace)
+    plane.store.compact()
+    plane.api.restart()  # its cache of recent changes goes with it
+    path = CONFIG_MAP.path(namespace)
+
+    def watch() -> bytes:
+        query = {"watch": "1", "resourceVersion": old, "timeoutSeconds": "2"}
+        return plane.admin.run(plane.admin.client.call("GET", path, query=query))
+
+    try:
+        assert b'"code":410' in watch()
+    except ApiError as error:
+        assert error.status == 410  # noqa: PT017 - the server says it in either way
+    with pytest.raises(TerrazzoError, match="cannot tell its history"):
+        list(plane.store.history("configmaps"))
+
+
+def test_a_wire_can_be_silent_and_cut(plane: ControlPlane) -> None:
+    with plane.relay() as relay:
+        through = Admin(from_kubeconfig(plane.kubeconfig(port=relay.port)))
+        try:
+            namespace = plane.new_namespace()
+            through.create(CONFIG_MAP, config_map("before"), namespace)
+            assert relay.open == 1
+            relay.hold(requests=False)
+            body, path = config_map("unheard"), CONFIG_MAP.path(namespace)
+            with pytest.raises(Unreachable):
+                through.run(through.client.call("POST", path, body=body, once=True, deadline_s=2))
+            assert plane.admin.find(CONFIG_MAP, "unheard", namespace)
+            relay.release()
+            relay.hold(answers=False)
+            body = config_map("unsaid")
+            with pytest.raises(Unreachable):
+                through.run(through.client.call("POST", path, body=body, once=True, deadline_s=2))
+            assert not plane.admin.find(CONFIG_MAP, "unsaid", namespace)
+            relay.cut()
+            relay.release()
+            assert through.find(CONFIG_MAP, "before", namespace)
+            assert not plane.admin.find(CONFIG_MAP, "unsaid", namespace)
+        finally:
+            through.close()
+
+
+def test_webhooks_of_services_are_called_on_loopback(plane: ControlPlane) -> None:
+    hook = {
+        "name": "refuse.example.test",
+        "clientConfig": {"service": {"name": "refuse", "namespace": "default", "path": "/refuse"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    configuration = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "refuse"},
+        "webhooks": [hook],
+    }
+    port = plane.run.port()
+    (redirected,) = to_loopback([configuration], {"refuse": port})
+    plane.admin.create(VALIDATING, redirected)
+    called = re.escape(f"https://127.0.0.1:{port}/refuse")
+
+    def refused() -> bool:
+        # Nobody listens, and a webhook that cannot be asked refuses: the error says whom the server called.
+        try:
+            plane.admin.create(SECRET, {"metadata": {"generateName": "s-"}}, "default")
+        except ApiError as error:
+            return re.search(called, str(error)) is not None
+        return False
+
+    try:
+        wait_until(refused, "the webhook is called")
+    finally:
+        plane.admin.delete(VALIDATING, "refuse")
 
 
 KILLED = """

@@ -14,10 +14,13 @@ from __future__ import annotations
 from terrazzo.testing.cluster.admin import Admin
 from terrazzo.testing.cluster.control_plane import ControlPlane
 from terrazzo.testing.cluster.kwok import Kwok
+from terrazzo.testing.cluster.loopback import to_loopback
 from terrazzo.testing.cluster.nodes import node_object
 from terrazzo.testing.cluster.parts import VERSIONS, part
 from terrazzo.testing.cluster.process import Process
+from terrazzo.testing.cluster.relay import Relay
 from terrazzo.testing.cluster.runs import Run, sweep
+from terrazzo.testing.cluster.store import Store, Version
 from terrazzo.testing.cluster.waiting import wait_until
 
 __all__ = [
@@ -26,9 +29,13 @@ __all__ = [
     "ControlPlane",
     "Kwok",
     "Process",
+    "Relay",
     "Run",
+    "Store",
+    "Version",
     "node_object",
     "part",
     "sweep",
+    "to_loopback",
     "wait_until",
 ]

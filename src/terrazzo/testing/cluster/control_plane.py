@@ -24,7 +24,9 @@ from terrazzo.testing.cluster.authority import Authority, Pair
 from terrazzo.testing.cluster.nodes import node_object
 from terrazzo.testing.cluster.parts import VERSIONS, part
 from terrazzo.testing.cluster.process import Process
+from terrazzo.testing.cluster.relay import Relay
 from terrazzo.testing.cluster.runs import Run
+from terrazzo.testing.cluster.store import FLAGS, Store
 from terrazzo.testing.cluster.waiting import wait_until
 
 ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
@@ -45,11 +47,13 @@ class ControlPlane:
             accounts, or deletes what an object owned.
         gates: feature gates of all parts.
         api_flags, controller_flags, scheduler_flags: more arguments, which win over ours.
+        history: whether all versions of all objects are kept for ``store.history``; benches do without.
         run: the run to belong to; one of its own by default.
 
     Attributes:
         etcd, api, controller_manager, kube_scheduler: the processes; the last two None where they were not asked for.
         admin: the API as ``system:masters``.
+        store: what etcd holds.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class ControlPlane:
         api_flags: Sequence[str] = (),
         controller_flags: Sequence[str] = (),
         scheduler_flags: Sequence[str] = (),
+        history: bool = False,
         run: Run | None = None,
     ) -> None:
         self.version = version
@@ -80,7 +85,8 @@ class ControlPlane:
         self.server = f"https://127.0.0.1:{self._port}"
         self._tls = ssl.create_default_context(cafile=str(self.authority.certificate))
         self.etcd = self._make_etcd()
-        self.api = self._make_api(api_flags)
+        self.store = Store(self._etcd_url)
+        self.api = self._make_api([*(FLAGS if history else ()), *api_flags])
         self.admin = Admin(from_kubeconfig(self.kubeconfig()))
         self.controller_manager = self._make_controllers(controller_flags) if controllers else None
         self.kube_scheduler = self._make_scheduler(scheduler) if scheduler is not False else None
@@ -132,14 +138,25 @@ class ControlPlane:
         """Start a process of one's own (a service under test) with the life and log of a part; see ``Process``."""
         return Process(name, command, self.run, ready=ready, **more).start()
 
+    def relay(self) -> Relay:
+        """Return a wire to the API server that can be cut; start it, and give ``kubeconfig`` its port."""
+        return Relay(self.run.port(), self._port)
+
     # -- access --------------------------------------------------------------------------------------------------
 
-    def kubeconfig(self, user: str = "admin", groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig of a user; ``admin`` has a token, others a certificate that names their groups."""
+    def kubeconfig(self, user: str = "admin", groups: Sequence[str] = (), *, port: int = 0) -> Path:
+        """Return a kubeconfig of a user.
+
+        Args:
+            user: ``admin`` has a token, others a certificate.
+            groups: which the certificate names.
+            port: of a relay to the API server; the server's own by default.
+        """
         if user == "admin":
-            return self._write_config(user, {"token": self._token})
+            return self._write_config(user, {"token": self._token}, port=port)
         pair: Pair = self.authority.user(user, tuple(groups))
-        return self._write_config(user, {"client-certificate": str(pair.certificate), "client-key": str(pair.key)})
+        credentials = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+        return self._write_config(user, credentials, port=port)
 
     def account_token(self, name: str, namespace: str) -> str:
         """Return a token of a ServiceAccount, as kubelet asks for one (TokenRequest)."""
@@ -148,13 +165,16 @@ class ControlPlane:
         answer = self.admin.call("POST", ACCOUNT.path(namespace, name, "token"), {**body, **spec})
         return str(answer["status"]["token"])
 
-    def account_kubeconfig(self, name: str, namespace: str) -> Path:
+    def account_kubeconfig(self, name: str, namespace: str, *, port: int = 0) -> Path:
         """Return a kubeconfig with the rights of a ServiceAccount, and no others."""
         token = self.account_token(name, namespace)
-        return self._write_config(f"{namespace}.{name}", {"token": token}, namespace)
+        return self._write_config(f"{namespace}.{name}", {"token": token}, namespace=namespace, port=port)
 
-    def _write_config(self, user: str, credentials: Mapping[str, str], namespace: str = "default") -> Path:
-        cluster = {"server": self.server, "certificate-authority": str(self.authority.certificate)}
+    def _write_config(
+        self, user: str, credentials: Mapping[str, str], *, namespace: str = "default", port: int = 0
+    ) -> Path:
+        server = f"https://127.0.0.1:{port or self._port}"
+        cluster = {"server": server, "certificate-authority": str(self.authority.certificate)}
         body = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -163,7 +183,8 @@ class ControlPlane:
             "contexts": [{"name": user, "context": {"cluster": "terrazzo-test", "user": user, "namespace": namespace}}],
             "current-context": user,
         }
-        path = self._configs / f"{user.replace(':', '-').replace('/', '-')}.yaml"
+        through = f"-through-{port}" if port else ""
+        path = self._configs / f"{user.replace(':', '-').replace('/', '-')}{through}.yaml"
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(body), "utf-8")
         return path
