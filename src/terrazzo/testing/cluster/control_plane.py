@@ -258,6 +258,7 @@ class ControlPlane:
         tokens.write_text(f"{self._token},admin,admin,system:masters\n", "utf-8")
         # Without controllers nobody makes service accounts, and nobody takes the not-ready taint off again.
         disabled = [] if self._controllers else ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
+        proxy = self.authority.user("front-proxy")
         command = [
             self._binary("kube-apiserver"), f"--etcd-servers={self._etcd_url}", "--bind-address=127.0.0.1",
             f"--secure-port={self._port}", *self._serving_flags(), f"--cert-dir={self.authority.folder}",
@@ -266,7 +267,11 @@ class ControlPlane:
             f"--service-account-key-file={self._account_keys.certificate}",
             f"--service-account-signing-key-file={self._account_keys.key}", "--service-cluster-ip-range=10.96.0.0/16",
             f"--enable-admission-plugins={','.join(ADMISSION)}", *disabled, "--endpoint-reconciler-type=none",
-            "--allow-privileged", "--profiling=false", *self._gates, *more,
+            # Without an authority for request headers the other parts wait for one, and log that, for seconds.
+            f"--requestheader-client-ca-file={self.authority.certificate}", "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-", f"--proxy-client-cert-file={proxy.certificate}",
+            f"--proxy-client-key-file={proxy.key}", "--allow-privileged", "--profiling=false", *self._gates, *more,
         ]  # fmt: skip
         return Process("kube-apiserver", command, self.run, ready=self._api_ready)
 
@@ -283,9 +288,10 @@ class ControlPlane:
             self._binary("kube-controller-manager"), f"--kubeconfig={config}", *_authority_flags(config, port),
             *self._serving_flags(), f"--service-account-private-key-file={self._account_keys.key}",
             f"--root-ca-file={self.authority.certificate}", "--use-service-account-credentials",
-            "--leader-elect=false", *self._gates, *more,
+            "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000", *self._gates, *more,
         ]  # fmt: skip
-        return Process("kube-controller-manager", command, self.run, ready=self._healthy(port))
+        ready = self._served(f"https://127.0.0.1:{port}/healthz")
+        return Process("kube-controller-manager", command, self.run, ready=ready)
 
     def _make_scheduler(self, config: Schedulers) -> Process:
         body = config if isinstance(config, Mapping) else _read(config) if isinstance(config, Path) else {}
@@ -313,7 +319,7 @@ class ControlPlane:
             self._binary("kube-scheduler"), f"--config={file}", *_authority_flags(kubeconfig, port),
             *self._serving_flags(), *self._gates, *self._scheduler_flags,
         ]  # fmt: skip
-        return Process(name, command, self.run, ready=self._healthy(port))
+        return Process(name, command, self.run, ready=self._served(f"https://127.0.0.1:{port}/readyz"))
 
     def _binary(self, name: str) -> str:
         return str(self._binaries / name)
@@ -321,8 +327,8 @@ class ControlPlane:
     def _serving_flags(self) -> list[str]:
         return [f"--tls-cert-file={self._serving.certificate}", f"--tls-private-key-file={self._serving.key}"]
 
-    def _healthy(self, port: int) -> Callable[[], bool]:
-        return lambda: _answers(f"https://127.0.0.1:{port}/healthz", self._tls)
+    def _served(self, url: str) -> Callable[[], bool]:
+        return lambda: _answers(url, self._tls)
 
 
 def _authority_flags(config: Path, port: int) -> list[str]:
