@@ -27,6 +27,7 @@ _COMMANDS = {
     "explain": "Say why a pod does not fit and what would help.",
     "simulate": "Run a workload against a fleet and a policy.",
     "demo": "Show the six seed scenarios.",
+    "control": "Run the control plane: extender, webhook, reconciler.",
     "completion": "Print a completion script for your shell.",
 }
 

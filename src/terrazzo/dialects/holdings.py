@@ -78,14 +78,39 @@ def read(pod: Pod, nodes: Mapping[str, Node]) -> Allocation | None:
 
 
 def _request(pod: Pod) -> PodRequest:
-    """Return the pod's request. What runs holds its devices even if nobody could ask for them like that today."""
     try:
         return normalise(pod).request
     except RequestError:
-        bare = msgspec.structs.replace(
-            pod.spec, containers=_bare(pod.spec.containers), init_containers=_bare(pod.spec.init_containers)
-        )
-        return normalise(msgspec.structs.replace(pod, spec=bare)).request
+        return host_request(pod)
+
+
+def host_request(pod: Pod) -> PodRequest:
+    """Return a pod's request without its containers' resources.
+
+    What runs holds its devices even if nobody could ask for them like that today.
+    """
+    bare = msgspec.structs.replace(
+        pod.spec, containers=_bare(pod.spec.containers), init_containers=_bare(pod.spec.init_containers)
+    )
+    return normalise(msgspec.structs.replace(pod, spec=bare)).request
+
+
+def written(allocation: Allocation, isolation: str = "") -> str:
+    """Return the text of ``terrazzo.io/allocation`` that ``read`` reads back.
+
+    Args:
+        allocation: of a pod with a UID.
+        isolation: how the parts are enforced, empty where the node decides.
+    """
+    rows = {
+        held.container: [
+            state.DeviceState(g.uuid, g.memory_mib, g.units, g.whole, g.profile, g.start, isolation)
+            for g in held.devices
+        ]
+        for held in allocation.containers
+        if held.devices
+    }
+    return state.encode(state.AllocationState(node=allocation.node, uid=allocation.pod, containers=rows))
 
 
 def _bare(containers: Iterable[Container] | None) -> list[Container]:

@@ -263,6 +263,11 @@ def our_names() -> tuple[str, ...]:
     return tuple(name for name in _load().words if name.startswith(OURS))
 
 
+def all_names() -> tuple[str, ...]:
+    """Return every resource name that a table spells out, sorted."""
+    return tuple(sorted(_load().words))
+
+
 def annotations_of(vendor: str) -> VendorAnnotations:
     """Return the annotations of other planes that select ``vendor``'s devices."""
     return _load().annotations.get(vendor, VendorAnnotations())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import aiohttp
@@ -79,7 +79,7 @@ class _Versioned(Struct):
 async def follow(
     client: Client, kind: Kind, type_: type[_T], namespace: str = "", *, labels: str = "", fields: str = "",
     silence_s: float = SILENCE_S,
-) -> AsyncIterator[News[_T]]:  # fmt: skip
+) -> AsyncGenerator[News[_T], None]:  # fmt: skip
     """Yield the list, then what happens to its objects, for ever; a new list whenever the place was lost.
 
     Args:

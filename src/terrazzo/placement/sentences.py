@@ -41,16 +41,26 @@ SHORT = {
 
 def grouped(rejections: Iterable[NodeRejection]) -> list[tuple[Reason, int]]:
     """Return reasons with the number of nodes, commonest first."""
+    return counted(each.reason for each in rejections)
+
+
+def counted(reasons: Iterable[Reason]) -> list[tuple[Reason, int]]:
+    """Return how often each reason comes, commonest first."""
     counts: dict[Reason, int] = {}
-    for each in rejections:
-        counts[each.reason] = counts.get(each.reason, 0) + 1
+    for reason in reasons:
+        counts[reason] = counts.get(reason, 0) + 1
     order = list(Reason)
     return sorted(counts.items(), key=lambda item: (-item[1], order.index(item[0])))
 
 
 def why_line(rejections: Sequence[NodeRejection], nodes: int) -> str:
     """Return one line: ``0/20 nodes: 11 of another model, 5 short of device memory``."""
-    parts = ", ".join(f"{count} {SHORT[reason]}" for reason, count in grouped(rejections))
+    return counts_line((each.reason for each in rejections), nodes)
+
+
+def counts_line(reasons: Iterable[Reason], nodes: int) -> str:
+    """Return the line of ``why_line`` from one reason per node."""
+    parts = ", ".join(f"{count} {SHORT[reason]}" for reason, count in counted(reasons))
     return f"0/{nodes} nodes: {parts}" if parts else f"0/{nodes} nodes"
 
 

@@ -1,0 +1,5 @@
+"""``python -m terrazzo``."""
+
+from terrazzo.cli.main import main
+
+main()

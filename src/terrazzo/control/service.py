@@ -1,0 +1,202 @@
+"""One process of the control plane: which parts it has, how they are put together, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Any
+
+import uvicorn
+import yaml
+
+from terrazzo import __version__
+from terrazzo.control import offers, serving
+from terrazzo.control.binding import Binder
+from terrazzo.control.books import Books
+from terrazzo.control.extender import Extender
+from terrazzo.control.following import Followers
+from terrazzo.control.healing import Claims
+from terrazzo.control.nominating import Nominator
+from terrazzo.control.observed import Figures
+from terrazzo.control.placing import Placer
+from terrazzo.control.preempting import Preemptor
+from terrazzo.control.reconciler import Reconciler
+from terrazzo.control.settings import Settings
+from terrazzo.control.waiting import Waiters
+from terrazzo.kube.access import Access
+from terrazzo.kube.client import Client
+from terrazzo.kube.errors import ApiError
+from terrazzo.kube.events import Teller
+from terrazzo.kube.lease import Election
+from terrazzo.model.errors import InputError, TerrazzoError
+from terrazzo.model.policy import Policy
+
+RETRY_S = 2.0
+
+
+class Role(StrEnum):
+    """What a process does."""
+
+    EXTENDER = "extender"
+    WEBHOOK = "webhook"
+    RECONCILER = "reconciler"
+
+
+class Service:
+    """A process of the control plane.
+
+    Args:
+        settings: see ``Settings``.
+        roles: what it does.
+        access: the API server.
+        log: structured log.
+    """
+
+    def __init__(self, settings: Settings, roles: Sequence[Role], access: Access, log: Any) -> None:
+        self._settings = settings
+        self._roles = frozenset(roles)
+        self._access = access
+        self._log = log
+        self._figures = Figures()
+        self._stop = asyncio.Event()
+        self._waits: list[Callable[[], list[str]]] = [lambda: ["the API server"]]
+        self._servers: list[uvicorn.Server] = []
+        self._identity = f"{socket.gethostname()}-{os.getpid()}"
+
+    def stop(self) -> None:
+        """End in good order: finish binds, give the lease back."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Run until ``stop`` or a signal.
+
+        Raises:
+            InputError: an address cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        work = asyncio.ensure_future(self._work())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
+        for server in self._servers:
+            server.should_exit = True
+        if not work.done():
+            await asyncio.wait((work,), timeout=0.2)
+            work.cancel()
+        stopped.cancel()
+        try:
+            await work
+        except asyncio.CancelledError:
+            return
+        except BaseExceptionGroup as group:
+            first: BaseException | None = group.subgroup(TerrazzoError)
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            raise first or group from None
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._serve(tasks, "probes", self._settings.probes, serving.probes(self._missing, self._figures.text))
+            agent = f"terrazzo/{__version__} ({','.join(sorted(self._roles))})"
+            async with Client(self._access, agent=agent) as client:
+                await self._parts(tasks, client)
+
+    def _missing(self) -> list[str]:
+        return [each for waits in self._waits for each in waits()]
+
+    def _serve(self, tasks: asyncio.TaskGroup, what: str, address: Any, app: Any, tls: Any = None) -> None:
+        listening = serving.listen(address, what)
+        server = serving.server(app, tls=tls)
+        self._servers.append(server)
+        host, port = listening.getsockname()[:2]
+        self._log.info("listening", what=what, host=host, port=port)
+        tasks.create_task(server.serve(sockets=[listening]))
+
+    async def _parts(self, tasks: asyncio.TaskGroup, client: Client) -> None:
+        settings = self._settings
+        dra = await self._ledger(client)
+        followers: Followers
+        books = Books(lambda sentence: followers.note(sentence))  # noqa: PLW0108 - it is made below
+        self._figures.watch(books)
+        placer = Placer(books, settings.filter_top)
+        binder = Binder(client, books, placer, dra=dra, deadline_s=settings.bind_deadline_s)
+        claims = Claims(books, binder, client)
+        teller = Teller(client, "controller", self._identity)
+        preemptor = Preemptor(books, client, teller, self._log) if settings.preemption else None
+        reconciler = Reconciler(
+            books, client, binder, claims, Waiters(books, client, teller), preemptor,
+            Nominator(
+                books, placer, client, scheduler=settings.scheduler, backlog=settings.nominate, log=self._log
+            ),
+            teller, self._figures, self._log,
+        )  # fmt: skip
+        reconciles = Role.RECONCILER in self._roles
+        followers = Followers(
+            client, books, claims if reconciles and dra else None, preemptor if reconciles else None,
+            reconciler.told if reconciles else _nothing, (settings.namespace, settings.policy), _yaml,
+            self._figures, self._log, dra=dra,
+        )  # fmt: skip
+        following = tasks.create_task(followers.run(Policy(scheduler=settings.scheduler)))
+        self._waits[:] = [lambda: followers.waits_for]
+        if Role.EXTENDER in self._roles:
+            extender = Extender(placer, binder, self._figures, self._log, followers.caught_up)
+            handlers = {"/filter": extender.filter, "/prioritize": extender.prioritize}
+            handlers |= {"/bind": extender.bind, "/preempt": extender.preempt}
+            self._serve(tasks, "extender", settings.extender, serving.posts(handlers))
+        tasks.create_task(self._freeze(followers))
+        if reconciles:
+            election = Election(client, settings.namespace, "terrazzo-reconciler", self._identity)
+            lead = election.lead(_after(followers, reconciler.run), lambda said: self._log.warning("lease", said=said))
+            tasks.create_task(lead)
+        try:
+            await following
+        finally:
+            await asyncio.wait_for(binder.settle(), settings.bind_deadline_s)
+
+    async def _ledger(self, client: Client) -> bool:
+        """Return whether to use the ``dra`` ledger; waits until the API server can be asked."""
+        if self._settings.ledger == "classic":
+            return False
+        while True:
+            try:
+                offered, why = await offers.offers_dra(client, self._settings.namespace)
+                break
+            except ApiError as error:
+                self._log.warning("the API server cannot be asked", said=str(error))
+                await asyncio.sleep(RETRY_S)
+        if self._settings.ledger == "dra" and not offered:
+            raise InputError(f"ledger dra cannot be used: {why}", where="settings", remedy="write ledger: auto")
+        self._log.info("ledger", name="dra" if offered else "classic", why=why)
+        return offered
+
+    async def _freeze(self, followers: Followers) -> None:
+        """Once everything is listed, keep the collector from walking it again and again."""
+        await followers.all_listed()
+        gc.collect()
+        gc.freeze()
+        self._log.info("ready", pid=os.getpid())
+
+
+def _nothing(_: object) -> None:
+    """Drop instructions: another process carries them out."""
+
+
+def _after(followers: Followers, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        await followers.all_listed()
+        await work()
+
+    return run
+
+
+def _yaml(text: str, where: str) -> object:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"is not YAML ({' '.join(str(error).split())})", where=where) from None
