@@ -12,7 +12,7 @@ import yaml
 
 from terrazzo.dialects.inventory import publish_slices
 from terrazzo.dialects.names import all_names
-from terrazzo.kube.kinds import CONFIG_MAP, DEVICE_CLASS, NAMESPACE, NODE, POD, SLICE
+from terrazzo.kube.kinds import CONFIG_MAP, DEVICE_CLASS, EVENT, NAMESPACE, NODE, POD, SLICE
 from terrazzo.model.node import Node
 from terrazzo.testing.cluster.control_plane import ControlPlane
 from terrazzo.testing.cluster.nodes import node_object
@@ -147,6 +147,17 @@ class Stack:
     def pod(self, name: str, namespace: str = "default") -> dict[str, Any] | None:
         """Return a pod."""
         return self.plane.admin.find(POD, name, namespace)
+
+    @property
+    def ledger(self) -> str:
+        """The ledger that the service uses here."""
+        asked = str(self._settings["ledger"])
+        return ("classic" if self.plane.version == "1.35" else "dra") if asked == "auto" else asked
+
+    def event_text(self, name: str, namespace: str = "default") -> str:
+        """Return what events say of a pod, one a line."""
+        events = self.plane.admin.list(EVENT, namespace)
+        return "\n".join(f"{e.get('reason')}: {e.get('note')}" for e in events if e["regarding"].get("name") == name)
 
     def node_of(self, name: str, namespace: str = "default") -> str:
         """Return where a pod is bound, empty when it is not."""
