@@ -34,7 +34,7 @@ def test_an_unknown_part_lists_those_there_are(tmp_path: Path) -> None:
 def test_without_go_a_sentence_says_so_and_nothing_is_left(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("bash", "env", "awk", "cat", "cut", "sha256sum", "dirname", "mkdir", "flock"):
+    for name in ("bash", "env", "awk", "cat", "cut", "sha256sum", "dirname", "mkdir", "find", "sort", "xargs"):
         (tools / name).symlink_to(shutil.which(name) or pytest.fail(f"{name} is missing"))
     done = build(tmp_path / "cache", "etcd", path=str(tools))
     assert done.returncode == 2

@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def left_behind(base: Path, row: Recorded | None = None) -> Path:
     """Make the folder of a run whose owner is gone."""
     folder = base / "run-left"
-    for name in ("processes", "networks"):
+    for name in ("processes", "kernel"):
         (folder / name).mkdir(parents=True)
     (folder / "owner.lock").touch()
     if row is not None:
@@ -101,13 +101,13 @@ def test_mounts_under_a_left_folder_are_undone_innermost_first(tmp_path: Path) -
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text("utf-8")
 
 
-def test_recorded_networks_are_removed_and_no_others(run: Run) -> None:
+def test_recorded_links_are_removed_and_no_others(run: Run) -> None:
     ours, other = (f"tz{os.getpid()}{letter}" for letter in "ab")
     if not may("ip", "link", "add", ours, "type", "bridge"):
         pytest.skip("needs the right to make a bridge")
     assert may("ip", "link", "add", other, "type", "bridge")
     try:
-        run.record_network("link", ours)
+        run.record_kernel("link", ours)
         run.close()
         assert not may("ip", "link", "show", ours)
         assert may("ip", "link", "show", other)

@@ -22,6 +22,7 @@ from terrazzo.testing.cluster.relay import Relay
 from terrazzo.testing.cluster.runs import Run, sweep
 from terrazzo.testing.cluster.store import Store, Version
 from terrazzo.testing.cluster.waiting import wait_until
+from terrazzo.testing.cluster.worker import Worker
 
 __all__ = [
     "VERSIONS",
@@ -33,6 +34,7 @@ __all__ = [
     "Run",
     "Store",
     "Version",
+    "Worker",
     "node_object",
     "part",
     "sweep",

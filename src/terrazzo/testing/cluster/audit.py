@@ -5,7 +5,7 @@ Amounts are added up here in the plainest way from what stands in the API, not b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,13 +30,18 @@ class Seen(NamedTuple):
     most_held: int
 
 
-def over_granted(plane: ControlPlane, *, since: int = 0) -> Seen:
+def over_granted(plane: ControlPlane, *, since: int = 0, nodes_from: Iterable[dict[str, Any]] = ()) -> Seen:
     """Walk through all versions of pods and nodes and check each device after each of them.
+
+    Args:
+        plane: the cluster.
+        since: revision to start after.
+        nodes_from: Node objects as of that revision.
 
     Raises:
         TerrazzoError: at some moment a device had more granted than it has; who held it is in the sentence.
     """
-    nodes: dict[str, Node] = {}
+    nodes = {n.name: n for n in inventory.read_nodes(msgspec.convert(list(nodes_from), list[k8s.Node]))}
     held: dict[str, tuple[str, dict[str, DeviceUse]]] = {}
     versions = most = 0
     for version in plane.store.history("minions", "pods", since=since):

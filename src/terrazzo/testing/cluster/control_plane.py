@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import ssl
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,13 +16,12 @@ import yaml
 from terrazzo.kube.access import from_kubeconfig
 from terrazzo.kube.errors import ApiError
 from terrazzo.kube.kinds import NAMESPACE, NODE, Kind
-from terrazzo.model.errors import TerrazzoError
 from terrazzo.model.node import Node
 from terrazzo.testing.cluster.admin import Admin
 from terrazzo.testing.cluster.authority import Authority, Pair
 from terrazzo.testing.cluster.nodes import node_object
 from terrazzo.testing.cluster.parts import VERSIONS, part
-from terrazzo.testing.cluster.process import Process
+from terrazzo.testing.cluster.process import Process, output
 from terrazzo.testing.cluster.relay import Relay
 from terrazzo.testing.cluster.runs import Run
 from terrazzo.testing.cluster.store import FLAGS, Store
@@ -202,12 +200,9 @@ class ControlPlane:
         Raises:
             TerrazzoError: it failed; what it said is in it.
         """
-        command = [self._binary("kubectl"), "--kubeconfig", str(user or self.kubeconfig()), *arguments]
+        kubectl = [self._binary("kubectl"), "--kubeconfig", str(user or self.kubeconfig())]
         env = {"PATH": "", "HOME": str(self.run.make("home"))}
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, env=env)  # noqa: S603 - the run's own kubectl
-        if done.returncode:
-            raise TerrazzoError(done.stderr.strip(), where=f"kubectl {' '.join(arguments)}")
-        return done.stdout + done.stderr
+        return output(*kubectl, *arguments, given=given, env=env, shown=f"kubectl {' '.join(arguments)}")
 
     def apply(
         self, manifests: str | Path | Iterable[Mapping[str, Any]], *, namespace: str = "default",
@@ -259,6 +254,7 @@ class ControlPlane:
         # Without controllers nobody makes service accounts, and nobody takes the not-ready taint off again.
         disabled = [] if self._controllers else ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
         proxy = self.authority.user("front-proxy")
+        kubelets = self.authority.user("kube-apiserver", ("system:masters",))
         command = [
             self._binary("kube-apiserver"), f"--etcd-servers={self._etcd_url}", "--bind-address=127.0.0.1",
             f"--secure-port={self._port}", *self._serving_flags(), f"--cert-dir={self.authority.folder}",
@@ -271,7 +267,9 @@ class ControlPlane:
             f"--requestheader-client-ca-file={self.authority.certificate}", "--requestheader-allowed-names=front-proxy",
             "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-", f"--proxy-client-cert-file={proxy.certificate}",
-            f"--proxy-client-key-file={proxy.key}", "--allow-privileged", "--profiling=false", *self._gates, *more,
+            f"--proxy-client-key-file={proxy.key}", "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-client-certificate={kubelets.certificate}", f"--kubelet-client-key={kubelets.key}",
+            "--allow-privileged", "--profiling=false", *self._gates, *more,
         ]  # fmt: skip
         return Process("kube-apiserver", command, self.run, ready=self._api_ready)
 

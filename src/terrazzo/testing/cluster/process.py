@@ -160,3 +160,22 @@ class Process:
         except OSError:
             return "(no log)"
         return "\n".join(text.splitlines()[-lines:])
+
+
+def output(*command: str | Path, given: str = "", env: Mapping[str, str] | None = None, shown: str = "") -> str:
+    """Return what a command prints, its warnings too.
+
+    Args:
+        *command: to execute; waited for.
+        given: its standard input.
+        env: its whole environment; the caller's by default.
+        shown: the command as errors show it, where the whole says too much.
+
+    Raises:
+        TerrazzoError: it failed; what it said is in it.
+    """
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, env=env)  # noqa: S603 - the harness's own words
+    if done.returncode:
+        where = shown or " ".join(map(str, command))
+        raise TerrazzoError(done.stderr.strip() or f"ended with {done.returncode}", where=where)
+    return done.stdout + done.stderr

@@ -2,7 +2,8 @@
 
 A run holds a lock on its folder as long as its process lives; the kernel lets go of it however the process ends. A
 folder whose lock is free belongs to nobody: the processes recorded in it are killed (a number that meanwhile belongs
-to another process is recognised by its start time), mounts under it undone, networks recorded in it removed.
+to another process is recognised by its start time), and so is whoever is in its control groups; mounts under it are
+undone, its network devices removed.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
+from terrazzo.testing.cluster.cgroups import end_group
 from terrazzo.testing.cluster.ports import reserve_port
 from terrazzo.testing.cluster.waiting import wait_until
 
@@ -28,9 +30,8 @@ if TYPE_CHECKING:
 
 _LOCK = "owner.lock"
 _PROCESSES = "processes"
-_NETWORKS = "networks"
+_KERNEL = "kernel"
 _open: list[Run] = []
-_KINDS = {"link": ("link", "delete"), "netns": ("netns", "delete")}
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ def started_at(pid: int) -> int | None:
 
 
 class Run:
-    """One run: a folder, the processes and networks that belong to it.
+    """One run: a folder, the processes and parts of the kernel that belong to it.
 
     Args:
         base: where runs lie; the machine's temporary folder by default.
@@ -74,7 +75,7 @@ class Run:
             self.folder = Path(tempfile.mkdtemp(prefix="run-", dir=self.base))
             self._lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-        for name in (_PROCESSES, _NETWORKS):
+        for name in (_PROCESSES, _KERNEL):
             (self.folder / name).mkdir()
         self.processes: dict[str, Process] = {}
         _open.append(self)
@@ -103,9 +104,9 @@ class Run:
         row = Recorded(process.pid, started_at(process.pid) or 0)
         (self.folder / _PROCESSES / process.name).write_bytes(msgspec.json.encode(row))
 
-    def record_network(self, kind: str, name: str) -> None:
-        """Note a network device (``link``) or namespace (``netns``) that is about to be made."""
-        (self.folder / _NETWORKS / f"{kind}.{name}").touch()
+    def record_kernel(self, kind: Literal["cgroup", "link"], name: str) -> None:
+        """Note a control group or a network device that is about to be made."""
+        (self.folder / _KERNEL / f"{kind}.{name}").touch()
 
     def close(self) -> None:
         """Stop what still runs, last started first, and remove the folder."""
@@ -150,11 +151,12 @@ def sweep(base: Path | None = None) -> list[str]:
 def _clear(folder: Path) -> None:
     for file in (folder / _PROCESSES).glob("*"):
         _end(file)
+    for file in (folder / _KERNEL).glob("cgroup.*"):
+        end_group(file.name.partition(".")[2])
     for point in _mounts(folder):
         _quietly("umount", "--lazy", point)
-    for file in (folder / _NETWORKS).glob("*.*"):
-        kind, _, name = file.name.partition(".")
-        _quietly("ip", *_KINDS[kind], name)
+    for file in (folder / _KERNEL).glob("link.*"):
+        _quietly("ip", "link", "delete", file.name.partition(".")[2])
     shutil.rmtree(folder, ignore_errors=True)
 
 

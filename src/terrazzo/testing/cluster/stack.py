@@ -22,7 +22,9 @@ from terrazzo.testing.cluster.waiting import wait_until
 NAMESPACE_NAME = "terrazzo-system"
 
 
-def scheduler_config(port: int, *, percentage: int = 100, name: str = "terrazzo") -> dict[str, Any]:
+def scheduler_config(
+    port: int, *, percentage: int = 100, name: str = "terrazzo", http_timeout_s: int = 30
+) -> dict[str, Any]:
     """Return a KubeSchedulerConfiguration that asks our extender on loopback."""
     extender = {
         "urlPrefix": f"http://127.0.0.1:{port}",
@@ -32,7 +34,7 @@ def scheduler_config(port: int, *, percentage: int = 100, name: str = "terrazzo"
         "preemptVerb": "preempt",
         "weight": 1,
         "nodeCacheCapable": True,
-        "httpTimeout": "30s",
+        "httpTimeout": f"{http_timeout_s}s",
         "managedResources": [{"name": each, "ignoredByScheduler": True} for each in all_names()],
     }
     return {
@@ -67,7 +69,8 @@ class Stack:
         self.scheduler = self.plane.make_scheduler(
             "kube-scheduler", config, self.plane.kubeconfig("system:kube-scheduler")
         )
-        self.service: Process | None = None
+
+    service: Process
 
     def __enter__(self) -> Self:
         """Start everything."""
@@ -92,34 +95,46 @@ class Stack:
         if self.plane.version != "1.35":
             admin.create(DEVICE_CLASS, {"metadata": {"name": "gpu.terrazzo.io"}, "spec": {}})
 
-    def config(self) -> Path:
-        """Return the file with the service's settings."""
+    def config(self, port: int, probes: int) -> Path:
+        """Return a file with settings of the service."""
         body = {
             "namespace": NAMESPACE_NAME,
-            "extender": {"host": "127.0.0.1", "port": self.port},
-            "probes": {"host": "127.0.0.1", "port": self.probes},
+            "extender": {"host": "127.0.0.1", "port": port},
+            "probes": {"host": "127.0.0.1", "port": probes},
             **self._settings,
         }
-        path = self.plane.run.make("terrazzo") / "control.yaml"
+        path = self.plane.run.make("terrazzo") / f"control-{port}.yaml"
         path.write_text(yaml.safe_dump(body), "utf-8")
         return path
 
-    def start_service(self, name: str = "terrazzo", kubeconfig: Path | None = None) -> Process:
+    def start_service(
+        self, name: str = "terrazzo", kubeconfig: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Process:
         """Start the service as a process of its own."""
-        command = [
-            sys.executable, "-m", "terrazzo", "control", "--config", str(self.config()), "--kubeconfig",
-            str(kubeconfig or self.plane.kubeconfig()), *(f"--role={role}" for role in self._roles),
-        ]  # fmt: skip
-        self.service = self.plane.spawn(name, command, ready=self.ready)
+        command = self._command(self.config(self.port, self.probes), kubeconfig)
+        self.service = self.plane.spawn(name, command, ready=lambda: is_ready(self.probes), env=env)
         return self.service
 
-    def ready(self) -> bool:
-        """Return whether the service says that it is ready."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.probes}/readyz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+    def _command(self, config: Path, kubeconfig: Path | None = None) -> list[str]:
+        access = str(kubeconfig or self.plane.kubeconfig())
+        roles = [f"--role={role}" for role in self._roles]
+        return [sys.executable, "-m", "terrazzo", "control", "--config", str(config), "--kubeconfig", access, *roles]
+
+    def restart_scheduler(self, **more: Any) -> None:
+        """Start kube-scheduler anew with another configuration; see ``scheduler_config``."""
+        self.scheduler.stop()
+        config = scheduler_config(self.port, **more)
+        self.scheduler = self.plane.make_scheduler(
+            "kube-scheduler", config, self.plane.kubeconfig("system:kube-scheduler")
+        ).start()
+
+    def rival(self) -> Process:
+        """Start a second kube-scheduler with a second service of ours, as nobody should; return the scheduler."""
+        port, probes = self.plane.run.port(), self.plane.run.port()
+        command = self._command(self.config(port, probes))
+        self.plane.spawn("terrazzo-rival", command, ready=lambda: is_ready(probes))
+        access = self.plane.kubeconfig("system:kube-scheduler")
+        return self.plane.make_scheduler("kube-scheduler-rival", scheduler_config(port), access).start()
 
     def metrics(self) -> str:
         """Return the service's figures."""
@@ -176,6 +191,15 @@ class Stack:
         found = wait_until(bound, f"{len(wanted)} pods are bound", deadline_s=seconds)
         assert found is not None  # noqa: S101 - wait_until returns what is true
         return found
+
+
+def is_ready(port: int) -> bool:
+    """Return whether the service whose probes are at this port says that it is ready."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def pod_object(

@@ -1,0 +1,3 @@
+module example.test/pause
+
+go 1.26.0

@@ -1,0 +1,3 @@
+module example.test/unfiltered
+
+go 1.26.0
