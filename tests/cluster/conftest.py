@@ -45,7 +45,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.fixture(scope="session", autouse=True)
 def parts_are_built() -> None:
     try:
-        for name in ("etcd", "kwok", *(f"kubernetes-{version}" for version in VERSIONS)):
+        for name in (
+            "etcd",
+            "kwok",
+            "containerd",
+            "runc",
+            "cni",
+            "pause",
+            *(f"kubernetes-{version}" for version in VERSIONS),
+        ):
             part(name)
     except TerrazzoError as error:
         if os.environ.get(MUST):

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from terrazzo.dialects.inventory import read_nodes
-from terrazzo.kube.access import from_kubeconfig
 from terrazzo.kube.errors import ApiError, Forbidden, Unreachable
 from terrazzo.kube.kinds import CONFIG_MAP, NAMESPACE, NODE, POD, SECRET, VALIDATING
 from terrazzo.model.errors import TerrazzoError
 from terrazzo.testing.builders import SHARED, Kind, make_node
-from terrazzo.testing.cluster import Admin, ControlPlane, Process, Run, to_loopback, wait_until
+from terrazzo.testing.cluster import ControlPlane, Process, Run, to_loopback, wait_until
 from terrazzo.testing.cluster.kwok import COMPLETES, ENDS, FAILS, STARTS
 from terrazzo.testing.cluster.runs import started_at
 from terrazzo.wire import kubernetes as k8s
@@ -92,13 +91,10 @@ def test_a_service_account_has_its_rights_and_no_others(control_plane: ControlPl
     control_plane.kubectl(
         "create", "rolebinding", "reader", "--role=reader", f"--serviceaccount={namespace}:reader", "-n", namespace
     )
-    reader = Admin(from_kubeconfig(control_plane.account_kubeconfig("reader", namespace)))
-    try:
-        wait_until(lambda: reader.list(CONFIG_MAP, namespace) is not None, "the role is known")
+    with control_plane.api_as(control_plane.account_kubeconfig("reader", namespace)) as reader:
+        wait_until(lambda: reader.list(CONFIG_MAP, namespace), "the role is known and the namespace has its authority")
         with pytest.raises(Forbidden, match=f"system:serviceaccount:{namespace}:reader"):
             reader.list(POD, namespace)
-    finally:
-        reader.close()
 
 
 def test_users_are_who_their_certificates_say(control_plane: ControlPlane) -> None:
@@ -223,29 +219,26 @@ def test_what_etcd_forgot_is_gone_for_watches_and_history(plane: ControlPlane) -
 
 
 def test_a_wire_can_be_silent_and_cut(plane: ControlPlane) -> None:
-    with plane.relay() as relay:
-        through = Admin(from_kubeconfig(plane.kubeconfig(port=relay.port)))
-        try:
-            namespace = plane.new_namespace()
-            through.create(CONFIG_MAP, config_map("before"), namespace)
-            assert relay.open == 1
-            relay.hold(requests=False)
-            body, path = config_map("unheard"), CONFIG_MAP.path(namespace)
+    with plane.relay() as relay, plane.api_as(plane.kubeconfig(port=relay.port)) as through:
+        namespace = plane.new_namespace()
+        path = CONFIG_MAP.path(namespace)
+
+        def unanswered(name: str) -> None:
             with pytest.raises(Unreachable):
-                through.run(through.client.call("POST", path, body=body, once=True, deadline_s=2))
-            assert plane.admin.find(CONFIG_MAP, "unheard", namespace)
-            relay.release()
-            relay.hold(answers=False)
-            body = config_map("unsaid")
-            with pytest.raises(Unreachable):
-                through.run(through.client.call("POST", path, body=body, once=True, deadline_s=2))
-            assert not plane.admin.find(CONFIG_MAP, "unsaid", namespace)
-            relay.cut()
-            relay.release()
-            assert through.find(CONFIG_MAP, "before", namespace)
-            assert not plane.admin.find(CONFIG_MAP, "unsaid", namespace)
-        finally:
-            through.close()
+                through.run(through.client.call("POST", path, body=config_map(name), once=True, deadline_s=2))
+
+        through.create(CONFIG_MAP, config_map("before"), namespace)
+        assert relay.open == 1
+        relay.hold(requests=False)
+        unanswered("unheard")
+        assert plane.admin.find(CONFIG_MAP, "unheard", namespace)
+        relay.release()
+        relay.hold(answers=False)
+        unanswered("unsaid")
+        relay.cut()
+        relay.release()
+        assert through.find(CONFIG_MAP, "before", namespace)
+        assert not plane.admin.find(CONFIG_MAP, "unsaid", namespace)
 
 
 def test_webhooks_of_services_are_called_on_loopback(plane: ControlPlane) -> None:

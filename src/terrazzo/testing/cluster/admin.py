@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -32,6 +32,14 @@ class Admin:
         self._thread = threading.Thread(target=self._loop.run_forever, name="admin", daemon=True)
         self._thread.start()
         self.client: Client = self.run(self._connect(access))
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
 
     @staticmethod
     async def _connect(access: Access) -> Client:

@@ -156,6 +156,10 @@ class ControlPlane:
         credentials = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
         return self._write_config(user, credentials, port=port)
 
+    def api_as(self, kubeconfig: Path) -> Admin:
+        """Return the API with the rights of a kubeconfig; close it, or use it as a context."""
+        return Admin(from_kubeconfig(kubeconfig))
+
     def account_token(self, name: str, namespace: str) -> str:
         """Return a token of a ServiceAccount, as kubelet asks for one (TokenRequest)."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
@@ -214,9 +218,15 @@ class ControlPlane:
         text = manifests if isinstance(manifests, str) else yaml.safe_dump_all(map(dict, manifests))
         return self.kubectl("apply", "-n", namespace, "-f", "-", given=text, user=user)
 
-    def add_nodes(self, nodes: Iterable[Node], **more: Any) -> None:
-        """Create the Node objects of nodes, many at once; see ``nodes.node_object`` for what may be given."""
-        self.admin.create_all(NODE, [node_object(node, **more) for node in nodes])
+    def add_nodes(self, nodes: Iterable[Node], *, by: Admin | None = None, **more: Any) -> None:
+        """Create the Node objects of nodes, many at once.
+
+        Args:
+            nodes: to create.
+            by: who creates them, where guards let only some write inventories; the admin by default.
+            **more: see ``nodes.node_object``.
+        """
+        (by or self.admin).create_all(NODE, [node_object(node, **more) for node in nodes])
 
     def new_namespace(self, prefix: str = "test") -> str:
         """Create a namespace that nobody else uses, wait until pods can be created in it, and return its name."""
