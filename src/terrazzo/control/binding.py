@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -31,6 +33,7 @@ from terrazzo.wire import kubernetes as k8s
 from terrazzo.wire.claims import Claim
 from terrazzo.wire.state import ALLOCATION
 
+LEAD_S = 3.0
 READ_BACK_S = 2.0
 """Between two tries to learn what became of a write."""
 
@@ -64,14 +67,18 @@ class Binder:
         placer: chooses devices.
         dra: whether the server offers what the ``dra`` ledger needs.
         deadline_s: for the writes of one bind.
+        leads: whether this process may bind. Two that bind at once would not see each other's choices.
     """
 
-    def __init__(self, client: Client, books: Books, placer: Placer, *, dra: bool, deadline_s: float) -> None:
+    def __init__(
+        self, client: Client, books: Books, placer: Placer, *, dra: bool, deadline_s: float, leads: Callable[[], bool]
+    ) -> None:
         self._client = client
         self._books = books
         self._placer = placer
         self._dra = dra
         self._deadline_s = deadline_s
+        self._leads = leads
         self._running: dict[str, asyncio.Task[Bound]] = {}
 
     @property
@@ -103,8 +110,9 @@ class Binder:
     # -- one bind ------------------------------------------------------------------------------------------------
 
     async def _bind(self, uid: str, namespace: str, name: str, node: str) -> Bound:
-        row = self._books.pods.get(uid) or await self._fetched(uid, namespace, name)
         title = f"pod {namespace}/{name}"
+        await self._lead(title)
+        row = self._books.pods.get(uid) or await self._fetched(uid, namespace, name)
         if row.node:
             raise BindError(f"is bound to {row.node} already", where=title)
         try:
@@ -127,6 +135,18 @@ class Binder:
         self._books.ledger.apply(ev.Written(allocation))
         self._books.engine.learn(request)
         return Bound(allocation, ledger)
+
+    async def _lead(self, title: str) -> None:
+        """Wait a little for the lease, which a process that has just started may be about to get.
+
+        Raises:
+            BindError: another process has it.
+        """
+        until = time.monotonic() + LEAD_S
+        while not self._leads():
+            if time.monotonic() > until:
+                raise BindError("another replica of terrazzo binds at the moment, this one does not", where=title)
+            await asyncio.sleep(0.05)
 
     def _undo(self, allocation: Allocation) -> None:
         self._books.ledger.apply(ev.WriteFailed(allocation))

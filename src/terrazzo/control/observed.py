@@ -78,6 +78,9 @@ class Figures:
         self.mended = Counter(
             "terrazzo_mended_total", "What the reconciler put right, by kind.", ["what"], registry=self.registry
         )
+        self.faults = Counter(
+            "terrazzo_invariant_faults_total", "Times the books contradicted themselves.", registry=self.registry
+        )
         self.leads = Gauge(
             "terrazzo_leader", "1 where this process does the reconciler's work.", registry=self.registry
         )

@@ -21,7 +21,9 @@ from terrazzo.kube.errors import ApiError
 from terrazzo.kube.events import Subject, Teller
 from terrazzo.kube.kinds import POD
 from terrazzo.model.allocation import Allocation
+from terrazzo.model.errors import LedgerError
 from terrazzo.placement import instructions as ins
+from terrazzo.placement import invariants
 from terrazzo.wire.state import ALLOCATION
 
 BEAT_S = 0.1
@@ -29,6 +31,9 @@ BEAT_S = 0.1
 SLOW_S = 1.0
 """Between two rounds of what is not urgent."""
 MOST_PENDING = 4096
+CHECK_S = 5.0
+MOST_CHECKED = 2000
+"""Grants up to which the books are checked against themselves."""
 
 
 class Reconciler:
@@ -61,6 +66,7 @@ class Reconciler:
         self._log = log
         self._todo: deque[ins.Instruction] = deque(maxlen=MOST_PENDING)
         self._changed = asyncio.Event()
+        self._checked_at = -float("inf")
         self._noticed: set[tuple[str, str]] = set()
         books.watchers.append(lambda _: self._changed.set())
 
@@ -104,6 +110,19 @@ class Reconciler:
             self._count("preempted", await self._preemptor.round(now))
         await self._take_back_losers()
         await self._waiters.tell(now)
+        if now - self._checked_at >= CHECK_S:
+            self._checked_at = now
+            self._check()
+
+    def _check(self) -> None:
+        """Look whether the books contradict themselves; in a large cluster that would hold up decisions."""
+        if len(self._books.ledger.stage) > MOST_CHECKED:
+            return
+        try:
+            invariants.check(self._books.ledger)
+        except LedgerError as error:
+            self._figures.faults.inc()
+            self._log.error("the books contradict themselves", said=str(error))
 
     def _count(self, what: str, number: int) -> None:
         if number:

@@ -66,7 +66,9 @@ class Service:
         self._stop = asyncio.Event()
         self._waits: list[Callable[[], list[str]]] = [lambda: ["the API server"]]
         self._servers: list[uvicorn.Server] = []
-        self._identity = f"{socket.gethostname()}-{os.getpid()}"
+        self._leads: Callable[[], bool] = lambda: False
+        # The same after a restart in place, which then need not wait for its own lease to expire.
+        self._identity = f"{socket.gethostname()}-{settings.probes.port or os.getpid()}"
 
     def stop(self) -> None:
         """End in good order: finish binds, give the lease back."""
@@ -102,7 +104,12 @@ class Service:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self._serve(tasks, "probes", self._settings.probes, serving.probes(self._missing, self._figures.text))
+            self._serve(
+                tasks,
+                "probes",
+                self._settings.probes,
+                serving.probes(self._missing, self._figures.text, lambda: self._leads()),
+            )
             agent = f"terrazzo/{__version__} ({','.join(sorted(self._roles))})"
             async with Client(self._access, agent=agent) as client:
                 await self._parts(tasks, client)
@@ -125,7 +132,8 @@ class Service:
         books = Books(lambda sentence: followers.note(sentence))  # noqa: PLW0108 - it is made below
         self._figures.watch(books)
         placer = Placer(books, settings.filter_top)
-        binder = Binder(client, books, placer, dra=dra, deadline_s=settings.bind_deadline_s)
+        binds = Election(client, settings.namespace, "terrazzo-extender", self._identity)
+        binder = Binder(client, books, placer, dra=dra, deadline_s=settings.bind_deadline_s, leads=lambda: binds.leads)
         claims = Claims(books, binder, client)
         teller = Teller(client, "controller", self._identity)
         preemptor = Preemptor(books, client, teller, self._log) if settings.preemption else None
@@ -149,15 +157,19 @@ class Service:
             handlers = {"/filter": extender.filter, "/prioritize": extender.prioritize}
             handlers |= {"/bind": extender.bind, "/preempt": extender.preempt}
             self._serve(tasks, "extender", settings.extender, serving.posts(handlers))
+            self._leads = lambda: binds.leads
+            tasks.create_task(binds.lead(_after(followers, _for_ever), self._say_lease))
         tasks.create_task(self._freeze(followers))
         if reconciles:
             election = Election(client, settings.namespace, "terrazzo-reconciler", self._identity)
-            lead = election.lead(_after(followers, reconciler.run), lambda said: self._log.warning("lease", said=said))
-            tasks.create_task(lead)
+            tasks.create_task(election.lead(_after(followers, reconciler.run), self._say_lease))
         try:
             await following
         finally:
             await asyncio.wait_for(binder.settle(), settings.bind_deadline_s)
+
+    def _say_lease(self, said: str) -> None:
+        self._log.warning("lease", said=said)
 
     async def _ledger(self, client: Client) -> bool:
         """Return whether to use the ``dra`` ledger; waits until the API server can be asked."""
@@ -181,6 +193,11 @@ class Service:
         gc.collect()
         gc.freeze()
         self._log.info("ready", pid=os.getpid())
+
+
+async def _for_ever() -> None:
+    """Do nothing until cancelled: leading is all there is to do."""
+    await asyncio.Event().wait()
 
 
 def _nothing(_: object) -> None:

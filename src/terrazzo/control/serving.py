@@ -56,8 +56,11 @@ def posts(handlers: Mapping[str, Handler]) -> Starlette:
     return Starlette(routes=[Route(path, answer(handler), methods=["POST"]) for path, handler in handlers.items()])
 
 
-def probes(waits_for: Callable[[], list[str]], figures: Callable[[], bytes]) -> Starlette:
-    """Return an application with ``/healthz``, ``/readyz`` (says what it waits for) and ``/metrics``."""
+def probes(waits_for: Callable[[], list[str]], figures: Callable[[], bytes], leads: Callable[[], bool]) -> Starlette:
+    """Return an application with ``/healthz``, ``/readyz`` (says what it waits for), ``/leadz`` and ``/metrics``.
+
+    ``/leadz`` is ok where this process may bind: a Service whose endpoints are ready by it has the leader alone.
+    """
 
     async def healthz(_: Request) -> Response:
         return Response("ok\n", media_type="text/plain")
@@ -66,6 +69,11 @@ def probes(waits_for: Callable[[], list[str]], figures: Callable[[], bytes]) -> 
         missing = waits_for()
         text = f"waits for {', '.join(missing)}\n" if missing else "ok\n"
         return Response(text, 503 if missing else 200, media_type="text/plain")
+
+    async def leadz(_: Request) -> Response:
+        return Response(
+            "ok\n" if leads() else "another replica leads\n", 200 if leads() else 503, media_type="text/plain"
+        )
 
     async def metrics(_: Request) -> Response:
         return Response(figures(), media_type="text/plain; version=0.0.4")
