@@ -58,9 +58,17 @@ def test_two_nodes_run_pods_each_in_places_of_its_own(plane: ControlPlane) -> No
         assert "kubelet.sock" in listing(worker, "/var/lib/kubelet/device-plugins")
     plane.admin.delete(POD, "tells-left", namespace)
     wait_until(lambda: plane.admin.find(POD, "tells-left", namespace) is None, "the pod is gone")
+    left, right = workers
+    left.stop()
+    assert traces(left.bridge, left.group) == []
+    left.start(wait=False).kubelet.kill()
+    left.kubelet.start()
+    plane.admin.create(POD, pod("again", "left", "tell"), namespace)
+    reaches(plane, "again", namespace, "Running")
     for worker in workers:
         worker.stop()
-        assert not traces(worker.bridge, worker.group)
+        worker.stop()
+    assert traces(left.bridge, left.group) + traces(right.bridge, right.group) == []
 
 
 def listing(worker: Worker, folder: str) -> str:

@@ -22,6 +22,18 @@ print(sweep(Path(sys.argv[1])))
 """
 
 
+COMES_AND_GOES = """
+import sys
+from pathlib import Path
+from terrazzo.testing.cluster import Process, Run
+for _ in range(15):
+    with Run(Path(sys.argv[1])) as run:
+        part = Process("part", ["sleep", "600"], run).start()
+        assert part.alive
+        assert run.folder.exists()
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
     with Run(tmp_path) as run:
@@ -76,6 +88,16 @@ def test_a_run_whose_owner_lives_is_left_alone(run: Run, tmp_path: Path) -> None
     assert done.stdout.strip() == "[]"
     assert part.alive
     assert run.folder.exists()
+
+
+def test_runs_that_come_and_go_at_once_do_not_hurt_each_other(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", COMES_AND_GOES, str(tmp_path)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]  # noqa: S603 - the program above
+    for process in started:
+        said = process.communicate()[1]
+        assert process.returncode == 0, said
+    sweep(tmp_path)
+    assert list(tmp_path.glob("run-*")) == []
 
 
 def test_nothing_but_runs_is_swept(tmp_path: Path) -> None:

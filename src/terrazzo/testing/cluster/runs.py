@@ -138,12 +138,17 @@ def sweep(base: Path | None = None) -> list[str]:
     cleared = []
     with _creating(base):
         for folder in sorted(base.glob("run-*")):
-            with (folder / _LOCK).open("a") as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    continue  # its owner lives
+            try:
+                lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue  # its owner just removed it
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _clear(folder)
+            except BlockingIOError:
+                continue  # its owner lives
+            finally:
+                os.close(lock)
             cleared.append(folder.name)
     return cleared
 

@@ -101,11 +101,11 @@ class Worker:
         self.address = f"{self._network}.1"
         self.bridge = f"tz{secrets.token_hex(4)}"
         self.group = f"terrazzo-{self.run.folder.name}-{name}"
-        self._pid = self.folder / "namespace.pid"
+        self._pid, self._mounted = self.folder / "namespace.pid", self.folder / "mounted"
         self._binaries = part(f"kubernetes-{plane.version}")
         self._containers = part("containerd")
         self._namespace = Process(f"{name}-namespace", self._namespace_command(), self.run)
-        self._namespace.ready = (self.folder / "mounted").exists
+        self._namespace.ready = self._mounted.exists
         self.containerd = self.process("containerd", self._containerd_command())
         self.containerd.ready = lambda: self.ctr("version")
         self.kubelet = self.process("kubelet", self._kubelet_command(labels or {}, settings or {}))
@@ -155,12 +155,14 @@ class Worker:
         return output(*self._enter([self._containers / "ctr", "--address", SOCKET, *arguments]))
 
     def stop(self) -> None:
-        """Stop it, its containers too; the Node object stays."""
+        """Stop it, its containers too; the Node object and the node's files stay, and it can be started again."""
         for process in (self.kubelet, self.containerd):
             process.stop()
         end_group(self.group)
         self._namespace.stop()
-        output("ip", "link", "delete", self.bridge)
+        self._mounted.unlink(missing_ok=True)
+        if Path("/sys/class/net", self.bridge).exists():
+            output("ip", "link", "delete", self.bridge)
 
     def _enter(self, command: Sequence[str | Path]) -> list[str]:
         script = f'{joining(self.group)}\nexec nsenter --mount="/proc/$(cat {self._pid})/ns/mnt" -- "$@"'
@@ -171,7 +173,7 @@ class Worker:
         for place in PLACES:
             own = self.run.make(f"nodes/{self.name}/{place.strip('/').replace('/', '-')}")
             lines.append(f"mkdir -p {place}; mount --bind {own} {place}")
-        lines += [f"echo $$ > {self._pid}", f"touch {self.folder / 'mounted'}", "exec sleep infinity"]
+        lines += [f"echo $$ > {self._pid}", f"touch {self._mounted}", "exec sleep infinity"]
         return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", "\n".join(lines)]
 
     def _containerd_command(self) -> list[str]:
