@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from importlib import resources
 
 import msgspec
 from msgspec import Struct
 
+from terrazzo.admission.served import served_by_vendors
 from terrazzo.model.errors import RequestError
 from terrazzo.model.policy import Policy
 from terrazzo.model.request import ContainerRequest, PodRequest
@@ -17,6 +19,9 @@ from terrazzo.wire import kubernetes as wire
 
 MOST_REQUESTS = 32
 """A ResourceClaim holds no more requests (resource.k8s.io/v1, ``spec.devices.requests``)."""
+
+UNCHOSEN = ("", "default-scheduler")
+"""Kubernetes writes its default before it asks a webhook, so the default tells nothing of what the author wants."""
 
 
 class GuardedEnv(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +43,7 @@ class GuardedEnv(Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Guarded(Struct, frozen=True, forbid_unknown_fields=True):
     annotations: tuple[str, ...]
+    foreign: tuple[str, ...]
     env: tuple[GuardedEnv, ...]
 
 
@@ -47,19 +53,34 @@ def _table() -> _Guarded:
     return msgspec.convert(tomllib.loads(text), _Guarded)
 
 
+@lru_cache(maxsize=1)
+def _suspects() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Guarded annotations and guarded variables, each as one pattern: a pod of 3 MB has ten thousands of variables."""
+    table = _table()
+    annotations = "|".join(map(translate, (*table.annotations, *table.foreign)))
+    return re.compile(annotations), re.compile("|".join(translate(guarded.name) for guarded in table.env))
+
+
+def our_annotations() -> tuple[str, ...]:
+    """Return the annotations that only our services write."""
+    return _table().annotations
+
+
+def foreign_annotations() -> tuple[str, ...]:
+    """Return, as globs, the annotations by which other planes write grants onto pods."""
+    return _table().foreign
+
+
 def check_annotations(pod: wire.Pod, title: str) -> None:
     """Refuse annotations that only the ledger and its agents write.
 
     Raises:
         RequestError: the pod has one.
     """
-    for key in sorted(pod.metadata.annotations or {}):
-        if any(fnmatchcase(key, glob) for glob in _table().annotations):
-            raise RequestError(
-                "is written by the scheduler alone",
-                where=f"pod {title}: metadata.annotations[{key}]",
-                remedy="take it out",
-            )
+    forged = sorted(key for key in pod.metadata.annotations or {} if _suspects()[0].match(key))
+    if forged:
+        where = f"pod {title}: metadata.annotations[{forged[0]}]"
+        raise RequestError("is written by the scheduler alone", where=where, remedy="take it out")
 
 
 def check(pod: wire.Pod, request: PodRequest, policy: Policy) -> None:
@@ -69,6 +90,10 @@ def check(pod: wire.Pod, request: PodRequest, policy: Policy) -> None:
         RequestError: with the field and what to do.
     """
     where = f"pod {request.title}: spec"
+    if pod.spec.os is not None and pod.spec.os.name == "windows":
+        remedy = "take its device resources out, or write os.name: linux"
+        raise RequestError("asks for devices on Windows, where none are shared", where=f"{where}.os", remedy=remedy)
+    _check_scheduler(pod, request, policy, where)
     if pod.spec.node_name:
         what = f"nodeName is preset to {pod.spec.node_name}, so nobody would choose its devices"
         raise RequestError(what, where=where, remedy="use a nodeSelector for kubernetes.io/hostname instead")
@@ -78,6 +103,21 @@ def check(pod: wire.Pod, request: PodRequest, policy: Policy) -> None:
     for (path, container), asked in zip(_containers(pod.spec), request.containers, strict=True):
         if asked.asks:
             _check_container(container, asked, request, policy, f"{where}.{path}")
+
+
+def _check_scheduler(pod: wire.Pod, request: PodRequest, policy: Policy, where: str) -> None:
+    """Refuse what another scheduler would start without devices: it knows nothing of what only we account for."""
+    chosen = pod.spec.scheduler_name
+    if not policy.scheduler or chosen in UNCHOSEN or chosen == policy.scheduler:
+        return
+    for ask in (ask for container in request.containers for ask in container.asks):
+        ours = [name for name in ask.words if not served_by_vendors(name)]
+        if ours:
+            raise RequestError(
+                f"schedulerName {chosen} does not place {ours[0]}",
+                where=where,
+                remedy=f"leave schedulerName out or write {policy.scheduler}",
+            )
 
 
 def _containers(spec: wire.PodSpec) -> list[tuple[str, wire.Container]]:
@@ -99,6 +139,8 @@ def _check_container(
     if policy.namespace(request.namespace).allow_device_env:
         return
     for variable in container.env or []:
+        if not _suspects()[1].match(variable.name):
+            continue
         for guarded in _table().env:
             if (shared or not guarded.shared) and guarded.harms(variable):
                 raise RequestError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from terrazzo.admission.guard import UNCHOSEN
 from terrazzo.dialects.names import Role, lookup
 from terrazzo.model.policy import Policy
 from terrazzo.model.quantity import parse_quantity
@@ -16,14 +17,11 @@ from terrazzo.wire import kubernetes as wire
 
 Operation = dict[str, Any]
 
-_UNCHOSEN = ("", "default-scheduler")
-"""Kubernetes writes its default before it asks a webhook, so the default tells nothing of what the author wants."""
-
 
 def patch_for(pod: wire.Pod, request: PodRequest, policy: Policy) -> tuple[Operation, ...]:
     """Return the operations that bring a pod into the form that the rest of its life expects."""
     operations: list[Operation] = []
-    if policy.scheduler and pod.spec.scheduler_name in _UNCHOSEN and pod.spec.scheduler_name != policy.scheduler:
+    if policy.scheduler and pod.spec.scheduler_name in UNCHOSEN and pod.spec.scheduler_name != policy.scheduler:
         operations.append({"op": "add", "path": "/spec/schedulerName", "value": policy.scheduler})
     rows = [("initContainers", i, c) for i, c in enumerate(pod.spec.init_containers or [])]
     rows += [("containers", i, c) for i, c in enumerate(pod.spec.containers or [])]
@@ -31,6 +29,20 @@ def patch_for(pod: wire.Pod, request: PodRequest, policy: Policy) -> tuple[Opera
         for ask in asked.asks:
             operations += _counted(container, ask, f"/spec/{section}/{index}/resources")
     return tuple(operations)
+
+
+def gate_for(pod: wire.Pod, policy: Policy, gate: str) -> tuple[Operation, ...]:
+    """Return the operation that makes the pod wait behind a scheduling gate until there is something for it.
+
+    Only a pod that our scheduler places gets one: nobody else's is ours to hold up.
+    """
+    chosen, gates = pod.spec.scheduler_name, pod.spec.scheduling_gates or []
+    ours = chosen in UNCHOSEN or chosen == policy.scheduler
+    if not ours or any(each.name == gate for each in gates):
+        return ()
+    if gates:
+        return ({"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": gate}},)
+    return ({"op": "add", "path": "/spec/schedulingGates", "value": [{"name": gate}]},)
 
 
 def _counted(container: wire.Container, ask: Ask, path: str) -> list[Operation]:

@@ -13,6 +13,10 @@ from terrazzo.model.policy import Policy
 from terrazzo.model.request import PodRequest
 from terrazzo.wire import kubernetes as wire
 
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a pod that stands for one that a node runs from a file (Kubernetes, "Create static Pods")."""
+STATIC = "a static pod gets no device, its node starts it without asking anybody"
+
 
 class Admitted(Struct, frozen=True):
     """The pod may be created.
@@ -58,6 +62,9 @@ def _admitted(pod: wire.Pod, policy: Policy, fleet: FleetSummary) -> Admitted:
     request, told = normalise(pod)
     if not request.asks_devices:
         return Admitted(request, told)
+    if MIRROR in (pod.metadata.annotations or {}):
+        # The node reports what it runs already. Refused, it would only be hidden, with the CPU and memory that it uses.
+        return Admitted(request, (f"pod {request.title}: {STATIC}.",))
     guard.check(pod, request, policy)
     request = vendors.resolve(request, policy, fleet.vendors)
     place = f"pod {request.title}"

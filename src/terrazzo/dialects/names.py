@@ -268,6 +268,11 @@ def all_names() -> tuple[str, ...]:
     return tuple(sorted(_load().words))
 
 
+def prefixes() -> tuple[str, ...]:
+    """Return what the names of slices begin with where a table gives a pattern (``nvidia.com/mig-``), sorted."""
+    return tuple(sorted(prefix for prefix, _ in _load().patterns))
+
+
 def annotations_of(vendor: str) -> VendorAnnotations:
     """Return the annotations of other planes that select ``vendor``'s devices."""
     return _load().annotations.get(vendor, VendorAnnotations())
