@@ -23,6 +23,8 @@ from terrazzo.testing.cluster.runs import started_at
 from terrazzo.wire import kubernetes as k8s
 
 LONG = "3600s"
+GATE = "DRAConsumableCapacity"
+"""On by default in the version that these tests start."""
 
 
 def pod(name: str, **annotations: str) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def test_apply_takes_text_files_and_objects(control_plane: ControlPlane, namespa
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """Give a control plane whose parts may be hurt: without controllers and scheduler, so in a few seconds."""
-    with ControlPlane(scheduler=False, controllers=False, history=True) as plane:
+    with ControlPlane(scheduler=False, controllers=False, history=True, gates={GATE: False}) as plane:
         yield plane
 
 
@@ -132,6 +134,11 @@ def test_without_controllers_nodes_are_created_ready_and_pods_at_once(plane: Con
     assert not any(node["spec"].get("taints") for node in nodes)
     assert {c["status"] for n in nodes for c in n["status"]["conditions"] if c["type"] == "Ready"} == {"True"}
     plane.admin.create(POD, pod("waits"), plane.new_namespace())
+
+
+def test_gates_are_as_they_were_asked_for(plane: ControlPlane) -> None:
+    said = plane.kubectl("get", "--raw", "/metrics")
+    assert re.search(rf'^kubernetes_feature_enabled{{name="{GATE}",stage="[A-Z]*"}} 0$', said, re.MULTILINE)
 
 
 @pytest.mark.parametrize("which", ["etcd", "api"])

@@ -26,7 +26,7 @@ COMES_AND_GOES = """
 import sys
 from pathlib import Path
 from terrazzo.testing.cluster import Process, Run
-for _ in range(15):
+for _ in range(8):
     with Run(Path(sys.argv[1])) as run:
         part = Process("part", ["sleep", "600"], run).start()
         assert part.alive
