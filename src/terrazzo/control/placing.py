@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from terrazzo.control.books import Books
 from terrazzo.control.plain import Counts, counts_of
-from terrazzo.control.pods import Standing, is_soft
+from terrazzo.control.pods import is_soft
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.errors import LedgerError, RequestError
 from terrazzo.model.reason import NodeRejection
@@ -233,9 +233,19 @@ class Placer:
                     found.append(node)
         return found
 
-    def queued(self) -> int:
-        """Return how many pods nobody has looked at yet."""
-        return sum(row.standing is Standing.QUEUED for row in self._books.pods.values())
+    def is_crowded(self, request: PodRequest, crowd: int) -> bool:
+        """Return whether a pod that is about to be created fits nowhere while so many wait already."""
+        books = self._books
+        if sum(row.waits for row in books.pods.values()) < crowd:
+            return False
+        try:
+            request = books.resolve(request)
+        except RequestError:
+            return False
+        counts = counts_of(request)
+        if books.barred(request) or (counts and books.plain.any_fits(counts)):
+            return False
+        return not books.engine.fits(request)
 
 
 def _scores(good: Sequence[str], *, soft: bool) -> dict[str, int]:

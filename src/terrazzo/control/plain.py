@@ -77,6 +77,10 @@ class PlainNodes:
         """Return whether a node has so much left."""
         return node in self._offered and all(self.left(node, name) >= count for name, count in counts.items())
 
+    def any_fits(self, counts: Counts) -> bool:
+        """Return whether any node has so much left."""
+        return any(self.fits(node, counts) for node in self._offered)
+
     def fitting(self, names: Iterable[str], counts: Counts) -> list[str]:
         """Return the nodes among ``names`` that have so much left, fullest first, so that large pods keep a place."""
         found = [name for name in names if self.fits(name, counts)]

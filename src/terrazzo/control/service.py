@@ -20,14 +20,18 @@ from terrazzo.control.binding import Binder
 from terrazzo.control.books import Books
 from terrazzo.control.extender import Extender
 from terrazzo.control.following import Followers
+from terrazzo.control.guards import Accounts
 from terrazzo.control.healing import Claims
+from terrazzo.control.keeping import Keeper, server_context, service_names
 from terrazzo.control.nominating import Nominator
 from terrazzo.control.observed import Figures
 from terrazzo.control.placing import Placer
 from terrazzo.control.preempting import Preemptor
 from terrazzo.control.reconciler import Reconciler
+from terrazzo.control.reviews import Reviews
 from terrazzo.control.settings import Settings
 from terrazzo.control.waiting import Waiters
+from terrazzo.control.webhook import Webhook
 from terrazzo.kube.access import Access
 from terrazzo.kube.client import Client
 from terrazzo.kube.errors import ApiError
@@ -108,7 +112,7 @@ class Service:
                 tasks,
                 "probes",
                 self._settings.probes,
-                serving.probes(self._missing, self._figures.text, lambda: self._leads()),
+                serving.probes(self._missing, self._figures.text, lambda: self._leads()),  # noqa: PLW0108 - it changes later
             )
             agent = f"terrazzo/{__version__} ({','.join(sorted(self._roles))})"
             async with Client(self._access, agent=agent) as client:
@@ -159,6 +163,8 @@ class Service:
             self._serve(tasks, "extender", settings.extender, serving.posts(handlers))
             self._leads = lambda: binds.leads
             tasks.create_task(binds.lead(_after(followers, _for_ever), self._say_lease))
+        if Role.WEBHOOK in self._roles:
+            self._admission(tasks, client, books, placer)
         tasks.create_task(self._freeze(followers))
         if reconciles:
             election = Election(client, settings.namespace, "terrazzo-reconciler", self._identity)
@@ -167,6 +173,28 @@ class Service:
             await following
         finally:
             await asyncio.wait_for(binder.settle(), settings.bind_deadline_s)
+
+    def _admission(self, tasks: asyncio.TaskGroup, client: Client, books: Books, placer: Placer) -> None:
+        settings = self._settings
+        context = server_context()
+        names = settings.tls.names or service_names(settings.service, settings.namespace)
+        keeper = Keeper(
+            client, settings.namespace, settings.tls.secret, names, context, self._log,
+            foreign=settings.tls.cert_manager,
+        )  # fmt: skip
+        tasks.create_task(keeper.run())
+        self._waits.append(lambda: keeper.waits_for)
+        webhook = Webhook(
+            lambda: books.policy, lambda: books.summary, lambda request: placer.is_crowded(request, settings.crowd),
+            frozenset(Accounts.of(settings.namespace).all),
+        )  # fmt: skip
+        reviews = Reviews(self._figures, self._log)
+        handlers = {
+            "/admit": reviews.of(webhook.admit),
+            "/admit-whole": reviews.of(webhook.admit_whole),
+            "/warn": reviews.of(webhook.warn),
+        }
+        self._serve(tasks, "webhook", settings.webhook, serving.posts(handlers), context)
 
     def _say_lease(self, said: str) -> None:
         self._log.warning("lease", said=said)
