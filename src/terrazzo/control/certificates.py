@@ -211,6 +211,7 @@ def _authority(now: dt.datetime) -> Signed:
     built = _builder(name, name, key, now, AUTHORITY_LIFE)
     built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     built = built.add_extension(usage, critical=True)
+    built = built.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     return Signed(built.sign(key, hashes.SHA256()), key)
 
 
@@ -224,6 +225,8 @@ def _serving(authority: Signed, names: Sequence[str], now: dt.datetime) -> Signe
     built = _builder(subject, authority.certificate.subject, key, now, life)
     built = built.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
     built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    built = built.add_extension(by, critical=False)
     built = built.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     return Signed(built.sign(authority.key, hashes.SHA256()), key)
 
