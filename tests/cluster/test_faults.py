@@ -45,8 +45,9 @@ def test_killed_at_random_instants_under_a_stream(stack: Stack) -> None:
     with Stream(stack, "default", number=500, per_second=25) as stream:
         for _ in range(50):
             time.sleep(chance.uniform(0.05, 0.8))
-            stack.service.kill()
-            stack.start_service()
+            name = chance.choice(("scheduler", "controller"))
+            (stack.extender if name == "scheduler" else stack.controller).kill()
+            stack.start_service(name)
         stream.wait()
         assert stream.settled() > 20
     _holds(stack)
@@ -75,15 +76,16 @@ def test_etcd_paused(stack: Stack) -> None:
 
 def _behind(stack: Stack, relay: Relay) -> None:
     """Put the service behind a wire that can be cut."""
-    stack.service.stop()
-    stack.start_service(kubeconfig=stack.plane.kubeconfig(port=relay.port))
+    for name, process in (("scheduler", stack.extender), ("controller", stack.controller)):
+        process.stop()
+        stack.start_service(name, port=relay.port)
 
 
 @pytest.mark.parametrize("way", ["answers", "requests"])
 def test_a_bind_that_outlasts_the_schedulers_patience(stack: Stack, way: str) -> None:
     with stack.plane.relay() as relay:
         _behind(stack, relay)
-        stack.restart_scheduler(http_timeout_s=2)
+        stack.restart_scheduler({"extender": {"httpTimeout": "2s"}})
         for index in range(6):
             stack.plane.admin.create(POD, pod_object(f"p{index}", PART), "default")
         time.sleep(0.15)
@@ -94,7 +96,6 @@ def test_a_bind_that_outlasts_the_schedulers_patience(stack: Stack, way: str) ->
             time.sleep(0.3)
         stack.wait_bound([f"p{i}" for i in range(6)], seconds=90)
         _holds(stack)
-        stack.service.stop()
 
 
 def test_watches_cut_and_compacted(stack: Stack) -> None:
@@ -120,7 +121,6 @@ def test_watches_cut_and_compacted(stack: Stack) -> None:
         assert not leaks(stack.plane)
         over_granted_since = over_granted(stack.plane, since=since, nodes_from=stack.plane.admin.list(NODE))
         assert over_granted_since.versions
-        stack.service.stop()
 
 
 def test_two_schedulers_at_once(stack: Stack) -> None:
@@ -138,8 +138,9 @@ def test_clock_jumps(stack: Stack, tmp_path: Path) -> None:
     build = ["gcc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source)]
     subprocess.run(build, check=True)  # noqa: S603 - our own file
     offset.write_text("0")
-    stack.service.stop()
-    stack.start_service(env={"LD_PRELOAD": str(library), "CLOCK_OFFSET_FILE": str(offset)})
+    for name, process in (("scheduler", stack.extender), ("controller", stack.controller)):
+        process.stop()
+        stack.start_service(name, env={"LD_PRELOAD": str(library), "CLOCK_OFFSET_FILE": str(offset)})
     with Stream(stack, "default", number=150) as stream:
         for jump in (86_400, -86_400, 10, -3600, 0):
             time.sleep(0.6)

@@ -2,83 +2,95 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
+from terrazzo.control.guards import Accounts
+from terrazzo.control.registration import Endpoint, objects
 from terrazzo.dialects.inventory import publish_slices
-from terrazzo.dialects.names import all_names
-from terrazzo.kube.kinds import CONFIG_MAP, DEVICE_CLASS, EVENT, NAMESPACE, NODE, POD, SLICE
+from terrazzo.kube.kinds import CONFIG_MAP, EVENT, NAMESPACE, NODE, POD, SLICE
+from terrazzo.model.errors import TerrazzoError
 from terrazzo.model.node import Node
 from terrazzo.testing.cluster.control_plane import ControlPlane
 from terrazzo.testing.cluster.nodes import node_object
+from terrazzo.testing.cluster.parts import part
 from terrazzo.testing.cluster.process import Process
 from terrazzo.testing.cluster.waiting import wait_until
 
 NAMESPACE_NAME = "terrazzo-system"
 
 
-def scheduler_config(
-    port: int, *, percentage: int = 100, name: str = "terrazzo", http_timeout_s: int = 30
-) -> dict[str, Any]:
-    """Return a KubeSchedulerConfiguration that asks our extender on loopback."""
-    extender = {
-        "urlPrefix": f"http://127.0.0.1:{port}",
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "bindVerb": "bind",
-        "preemptVerb": "preempt",
-        "weight": 1,
-        "nodeCacheCapable": True,
-        "httpTimeout": f"{http_timeout_s}s",
-        "managedResources": [{"name": each, "ignoredByScheduler": True} for each in all_names()],
-    }
-    return {
-        "percentageOfNodesToScore": percentage,
-        "profiles": [{"schedulerName": name}, {"schedulerName": "default-scheduler"}],
-        "extenders": [extender],
-    }
+CHART = Path(__file__).parents[4] / "deploy" / "chart"
+LEFT_OUT = ("Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget")
+"""What needs nodes of its own: here the services run as processes beside the control plane."""
+ROLES = {"scheduler": ("extender",), "controller": ("webhook", "reconciler")}
+"""Which roles run under which service account, as in the chart."""
+
+
+def chart(version: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the chart renders for a version of Kubernetes."""
+    helm = part("helm") / "helm"
+    command = [
+        str(helm), "template", "terrazzo", str(CHART), "--namespace", NAMESPACE_NAME, "--kube-version", f"{version}.0",
+        "--values", "-",
+    ]  # fmt: skip
+    text = yaml.safe_dump(dict(values))
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)  # noqa: S603 - helm
+    if done.returncode:
+        raise TerrazzoError(done.stderr.strip(), where="helm template")
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
 class Stack:
-    """A control plane and Terrazzo's service.
+    """A control plane and Terrazzo, rendered from the chart: our services run under exactly its accounts and rights.
 
     Args:
         version: of Kubernetes.
         ledger: ``auto``, ``dra`` or ``classic``.
-        roles: of the service.
+        webhook: whether pods go through our admission webhook; without it they name their scheduler themselves.
         settings: more settings of the service.
         controllers: whether the controller-manager runs.
+        scheduler: changes to the rendered KubeSchedulerConfiguration.
         **more: for ``ControlPlane``.
+
+    Attributes:
+        extender, controller: our two processes.
+        scheduler: kube-scheduler.
     """
 
     def __init__(
-        self, version: str = "1.37", *, ledger: str = "auto", roles: Sequence[str] = ("extender", "reconciler"),
-        settings: Mapping[str, Any] | None = None, controllers: bool = True, percentage: int = 100, **more: Any,
+        self, version: str = "1.37", *, ledger: str = "auto", webhook: bool = False,
+        settings: Mapping[str, Any] | None = None, controllers: bool = True,
+        scheduler: Mapping[str, Any] | None = None, **more: Any,
     ) -> None:  # fmt: skip
-        self._roles = roles
-        self._settings = {"ledger": ledger, **(settings or {})}
+        self._webhook = webhook
+        self._settings = dict(settings or {})
         self.plane = ControlPlane(version, scheduler=False, controllers=controllers, **more)
-        self.port = self.plane.run.port()
-        self.probes = self.plane.run.port()
-        config = scheduler_config(self.port, percentage=percentage)
-        self.scheduler = self.plane.make_scheduler(
-            "kube-scheduler", config, self.plane.kubeconfig("system:kube-scheduler")
-        )
+        self.ports = {name: self.plane.run.port() for name in ("extender", "webhook", "scheduler", "controller")}
+        url = f"https://127.0.0.1:{self.ports['webhook']}"
+        self._ledger = ledger
+        self._rendered = chart(version, {"ledger": ledger, "webhook": {"url": url}})
+        self._scheduler_config = self._configured(scheduler or {})
 
-    service: Process
+    extender: Process
+    controller: Process
+    scheduler: Process
 
     def __enter__(self) -> Self:
         """Start everything."""
         try:
             self.plane.start()
             self.prepare()
-            self.start_service()
-            self.scheduler.start()
+            self.start_service("scheduler")
+            self.start_service("controller")
+            access = self.plane.account_kubeconfig("terrazzo-scheduler", NAMESPACE_NAME)
+            self.scheduler = self.plane.make_scheduler("kube-scheduler", self._scheduler_config, access).start()
         except BaseException:
             self.plane.stop()
             raise
@@ -89,56 +101,83 @@ class Stack:
         self.plane.stop()
 
     def prepare(self) -> None:
-        """Make what the chart would make."""
-        admin = self.plane.admin
-        admin.create(NAMESPACE, {"metadata": {"name": NAMESPACE_NAME}})
-        if self.plane.version != "1.35":
-            admin.create(DEVICE_CLASS, {"metadata": {"name": "gpu.terrazzo.io"}, "spec": {}})
+        """Apply what the chart renders, as ``helm template | kubectl apply`` would."""
+        self.plane.admin.create(NAMESPACE, {"metadata": {"name": NAMESPACE_NAME}})
+        url = f"https://127.0.0.1:{self.ports['webhook']}"
+        kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        registered = objects(Endpoint(namespace=NAMESPACE_NAME, url=url), Accounts.of(NAMESPACE_NAME))
+        left_out = LEFT_OUT if self._webhook else (*LEFT_OUT, *kinds)
+        wanted = [each for each in (*self._rendered, *registered) if each["kind"] not in left_out]
+        self.plane.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(wanted))
 
-    def config(self, port: int, probes: int) -> Path:
-        """Return a file with settings of the service."""
-        body = {
-            "namespace": NAMESPACE_NAME,
-            "extender": {"host": "127.0.0.1", "port": port},
-            "probes": {"host": "127.0.0.1", "port": probes},
-            **self._settings,
-        }
-        path = self.plane.run.make("terrazzo") / f"control-{port}.yaml"
-        path.write_text(yaml.safe_dump(body), "utf-8")
+    def _map(self, name: str, key: str) -> Any:
+        """Return what a ConfigMap of the chart holds."""
+        found = next(
+            each for each in self._rendered if each["kind"] == "ConfigMap" and each["metadata"]["name"] == name
+        )
+        return yaml.safe_load(found["data"][key])
+
+    def _configured(self, more: Mapping[str, Any], port: int = 0) -> dict[str, Any]:
+        config = self._map("terrazzo-kube-scheduler", "scheduler.yaml")
+        profiles = [*config["profiles"], {"schedulerName": "default-scheduler"}]
+        config["extenders"][0]["urlPrefix"] = f"http://127.0.0.1:{port or self.ports['extender']}"
+        config["extenders"][0] |= more.get("extender", {})
+        return {**config, "profiles": profiles, **{key: value for key, value in more.items() if key != "extender"}}
+
+    def config(self, name: str, extender: int, probes: int) -> Path:
+        """Return a file with settings of a service: the chart's, with addresses on loopback."""
+        body = self._map("terrazzo-settings", "control.yaml")
+        body["extender"] = {"host": "127.0.0.1", "port": extender}
+        body["webhook"] = {"host": "127.0.0.1", "port": self.ports["webhook"]}
+        body["probes"] = {"host": "127.0.0.1", "port": probes}
+        body["tls"]["names"] = ["127.0.0.1"]
+        path = self.plane.run.make("terrazzo") / f"{name}-{probes}.yaml"
+        path.write_text(yaml.safe_dump({**body, **self._settings}), "utf-8")
         return path
 
-    def start_service(
-        self, name: str = "terrazzo", kubeconfig: Path | None = None, env: Mapping[str, str] | None = None
+    def start_service(self, name: str, *, port: int = 0, env: Mapping[str, str] | None = None) -> Process:
+        """Start ``scheduler`` (the extender) or ``controller`` (webhook and reconciler) as a process of its own.
+
+        Args:
+            name: which.
+            port: of a relay to the API server; the server's own by default.
+            env: more of its environment.
+        """
+        config = self.config(name, self.ports["extender"], self.ports[name])
+        made = self._spawn(name, f"terrazzo-{name}", config, self.ports[name], port, env)
+        if name == "scheduler":
+            self.extender = made
+        else:
+            self.controller = made
+        return made
+
+    def _spawn(
+        self, name: str, process: str, config: Path, probes: int, port: int = 0, env: Mapping[str, str] | None = None
     ) -> Process:
-        """Start the service as a process of its own."""
-        command = self._command(self.config(self.port, self.probes), kubeconfig)
-        self.service = self.plane.spawn(name, command, ready=lambda: is_ready(self.probes), env=env)
-        return self.service
+        roles = [role for role in ROLES[name] if role != "webhook" or self._webhook]
+        access = self.plane.account_kubeconfig(f"terrazzo-{name}", NAMESPACE_NAME, port=port)
+        command = [
+            sys.executable, "-m", "terrazzo", "control", "--config", str(config), "--kubeconfig", str(access),
+            *(f"--role={role}" for role in roles),
+        ]  # fmt: skip
+        return self.plane.spawn(process, command, ready=lambda: is_ready(probes), env=env)
 
-    def _command(self, config: Path, kubeconfig: Path | None = None) -> list[str]:
-        access = str(kubeconfig or self.plane.kubeconfig())
-        roles = [f"--role={role}" for role in self._roles]
-        return [sys.executable, "-m", "terrazzo", "control", "--config", str(config), "--kubeconfig", access, *roles]
-
-    def restart_scheduler(self, **more: Any) -> None:
-        """Start kube-scheduler anew with another configuration; see ``scheduler_config``."""
+    def restart_scheduler(self, more: Mapping[str, Any]) -> None:
+        """Start kube-scheduler anew with changes to its configuration."""
         self.scheduler.stop()
-        config = scheduler_config(self.port, **more)
-        self.scheduler = self.plane.make_scheduler(
-            "kube-scheduler", config, self.plane.kubeconfig("system:kube-scheduler")
-        ).start()
+        access = self.plane.account_kubeconfig("terrazzo-scheduler", NAMESPACE_NAME)
+        self.scheduler = self.plane.make_scheduler("kube-scheduler", self._configured(more), access).start()
 
     def rival(self) -> Process:
-        """Start a second kube-scheduler with a second service of ours, as nobody should; return the scheduler."""
+        """Start a second kube-scheduler with a second extender, as nobody should; return the scheduler."""
         port, probes = self.plane.run.port(), self.plane.run.port()
-        command = self._command(self.config(port, probes))
-        self.plane.spawn("terrazzo-rival", command, ready=lambda: is_ready(probes))
-        access = self.plane.kubeconfig("system:kube-scheduler")
-        return self.plane.make_scheduler("kube-scheduler-rival", scheduler_config(port), access).start()
+        self._spawn("scheduler", "terrazzo-rival", self.config("rival", port, probes), probes)
+        access = self.plane.account_kubeconfig("terrazzo-scheduler", NAMESPACE_NAME)
+        return self.plane.make_scheduler("kube-scheduler-rival", self._configured({}, port), access).start()
 
-    def metrics(self) -> str:
-        """Return the service's figures."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.probes}/metrics", timeout=5) as answer:
+    def metrics(self, name: str = "controller") -> str:
+        """Return the figures of a service."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=5) as answer:
             return str(answer.read().decode())
 
     def policy(self, text: str) -> None:
@@ -153,7 +192,7 @@ class Stack:
     def add_nodes(self, nodes: Iterable[Node], *, slices: bool = True) -> None:
         """Create Node objects with devices, and ResourceSlices where the cluster's ledger is ``dra``."""
         made = list(nodes)
-        dra = slices and self._settings["ledger"] != "classic" and self.plane.version != "1.35"
+        dra = slices and self.ledger == "dra"
         self.plane.admin.create_all(NODE, [node_object(node, ledger="dra" if dra else "classic") for node in made])
         if dra:
             bodies = [body for node in made for body in publish_slices(node)]
@@ -166,7 +205,7 @@ class Stack:
     @property
     def ledger(self) -> str:
         """The ledger that the service uses here."""
-        asked = str(self._settings["ledger"])
+        asked = self._ledger
         return ("classic" if self.plane.version == "1.35" else "dra") if asked == "auto" else asked
 
     def event_text(self, name: str, namespace: str = "default") -> str:
