@@ -57,7 +57,7 @@ metas = st.fixed_dictionaries(
     {},
     optional={
         "name": st.text(max_size=5), "generateName": st.text(max_size=5), "namespace": st.text(max_size=5),
-        "annotations": st.dictionaries(st.sampled_from([f"terrazzo.io/{k}" for k in ("allocation", "vendor")]), st.text()),
+        "annotations": st.dictionaries(st.sampled_from(["terrazzo.io/allocation", "terrazzo.io/vendor"]), st.text()),
     },
 )  # fmt: skip
 pods = st.fixed_dictionaries({"metadata": metas, "spec": specs})
