@@ -202,6 +202,14 @@ class Stack:
         """Return a pod."""
         return self.plane.admin.find(POD, name, namespace)
 
+    def all_event_text(self, namespace: str) -> str:
+        """Return what events say in a namespace, one a line."""
+        return "\n".join(f"{e.get('reason')}: {e.get('note')}" for e in self.plane.admin.list(EVENT, namespace))
+
+    def add_node_objects(self, bodies: Iterable[dict[str, Any]]) -> None:
+        """Create Node objects as they are, with inventories in their annotations."""
+        self.plane.admin.create_all(NODE, bodies)
+
     @property
     def ledger(self) -> str:
         """The ledger that the service uses here."""
