@@ -11,7 +11,7 @@ DOCS_STAMP := .venv-docs/.installed
 PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 
-.PHONY: help demo kube test test-long test-cluster bench bench-quick lint format docs wheel clean
+.PHONY: help demo demo-cluster kube test test-long test-cluster bench bench-quick lint format docs wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -40,6 +40,9 @@ lint: $(DEV_STAMP) ## style, types, layers
 format: $(DEV_STAMP) ## format the code
 	@$(BIN)/ruff check --select I --fix -q .
 	@$(BIN)/ruff format .
+
+demo-cluster: kube $(DEV_STAMP) ## a real Kubernetes with Terrazzo and the examples in it, until Ctrl-C
+	@$(BIN)/python -m terrazzo.testing.cluster.demo
 
 bench: $(RUN_STAMP) ## all measurements, results to bench/results (about half an hour)
 	@for script in decision scaling rebuild churn openb; do echo "== bench/$$script.py"; $(BIN)/python bench/$$script.py || exit 1; done

@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """Print docs/cli.md: the help of every command, as the command prints it.
 
 usage: tools/cli_reference.py > docs/cli.md
@@ -26,8 +27,8 @@ def page() -> str:
     if not isinstance(command, click.Group):
         raise TypeError(command)
     parts = [HEAD]
-    for name in ("", *command.list_commands(click.Context(command))):
-        words = ["--help"] if not name else [name, "--help"]
+    for name in ("", *command.list_commands(click.Context(command)), "inventory publish"):
+        words = [*name.split(), "--help"]
         shown = CliRunner().invoke(command, words, prog_name="terrazzo", terminal_width=100).output
         parts.append(f"## terrazzo {name}".rstrip() + f"\n\n```text\n{shown.strip()}\n```\n")
     return "\n".join(parts)

@@ -100,4 +100,10 @@ def _print(story: Story, folder: Path) -> None:
     for remark in story.remarks:
         say(textwrap.fill(f"{remark.standing}: {remark.text}", _RULE, subsequent_indent="  "))
     say(textwrap.fill(f"sources: {'; '.join(story.sources)}.", _RULE, subsequent_indent="  "))
-    say("files: " + " ".join(str(folder / file) for file in story.files) + "\n")
+    say("files: " + " ".join(_shown(folder / file) for file in story.files) + "\n")
+
+
+def _shown(path: Path) -> str:
+    """Return the path as one would type it here: relative when it lies below the current folder."""
+    full, here = path.resolve(), Path.cwd()
+    return str(full.relative_to(here) if full.is_relative_to(here) else full)

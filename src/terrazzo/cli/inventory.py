@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,15 +13,33 @@ if TYPE_CHECKING:
     from terrazzo.cli.stock import Fits, Line, Stock
 
 
+class _Inventory(click.Command):
+    """The command, and ``publish`` below it: a word where it takes none itself."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of ``publish`` where that is the first word."""
+        if args[:1] == ["publish"]:
+            from terrazzo.cli import publish  # noqa: PLC0415 - heavy, and help must not wait for it
+
+            return publish.command.make_context(f"{info_name} publish", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
 @click.command(
     "inventory",
+    cls=_Inventory,
     epilog="""\b
 Examples:
   terrazzo inventory --cluster nodes.yaml
   kubectl get nodes,pods -A -o json | terrazzo inventory --cluster - --by node
   terrazzo inventory --cluster nodes.yaml --request 8Gi,30%
   terrazzo inventory --cluster nodes.yaml --request 2x40Gi,50% --request whole
-  terrazzo inventory --cluster nodes.yaml --by namespace -o json""",
+  terrazzo inventory --cluster nodes.yaml --by namespace -o json
+
+\b
+terrazzo inventory publish --help: write what nodes have where the scheduler reads it.""",
 )
 @cluster_options
 @click.option(

@@ -104,8 +104,8 @@ def _warn(plan: Plan, warnings: Iterable[str]) -> None:
 def _place(plan: Plan, wanted: Wanted) -> bool:
     cluster, request = plan.cluster, wanted.request
     undecided = cluster.undecided(request)
-    if not undecided:
-        _warn(plan, wanted.warnings)
+    # Of the vendor the plan itself says what is to be written, with the pod.
+    _warn(plan, (each for each in wanted.warnings if not (undecided and each.endswith(f"{REMEDY}."))))
     cluster.engine.learn(request)
     allocation = None if undecided else cluster.engine.decide(request)
     if allocation is None:

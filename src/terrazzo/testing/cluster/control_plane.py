@@ -68,7 +68,7 @@ class ControlPlane:
         run: Run | None = None,
     ) -> None:
         self.version = version
-        self._binaries, self._etcd_binary = part(f"kubernetes-{version}"), part("etcd") / "etcd"
+        self.binaries, self._etcd_binary = part(f"kubernetes-{version}"), part("etcd") / "etcd"
         self._owns_run = run is None
         self.run = run or Run()
         self._controllers = controllers
@@ -330,7 +330,7 @@ class ControlPlane:
         return Process(name, command, self.run, ready=self._served(f"https://127.0.0.1:{port}/readyz"))
 
     def _binary(self, name: str) -> str:
-        return str(self._binaries / name)
+        return str(self.binaries / name)
 
     def _serving_flags(self) -> list[str]:
         return [f"--tls-cert-file={self._serving.certificate}", f"--tls-private-key-file={self._serving.key}"]

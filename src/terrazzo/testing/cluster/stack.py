@@ -11,8 +11,6 @@ from typing import Any, Self
 
 import yaml
 
-from terrazzo.control.guards import Accounts
-from terrazzo.control.registration import Endpoint, objects
 from terrazzo.dialects.inventory import publish_slices
 from terrazzo.kube.kinds import CONFIG_MAP, EVENT, NAMESPACE, NODE, POD, SLICE
 from terrazzo.model.errors import TerrazzoError
@@ -103,11 +101,9 @@ class Stack:
     def prepare(self) -> None:
         """Apply what the chart renders, as ``helm template | kubectl apply`` would."""
         self.plane.admin.create(NAMESPACE, {"metadata": {"name": NAMESPACE_NAME}})
-        url = f"https://127.0.0.1:{self.ports['webhook']}"
         kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-        registered = objects(Endpoint(namespace=NAMESPACE_NAME, url=url), Accounts.of(NAMESPACE_NAME))
         left_out = LEFT_OUT if self._webhook else (*LEFT_OUT, *kinds)
-        wanted = [each for each in (*self._rendered, *registered) if each["kind"] not in left_out]
+        wanted = [each for each in self._rendered if each["kind"] not in left_out]
         self.plane.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(wanted))
 
     def _map(self, name: str, key: str) -> Any:
