@@ -18,6 +18,7 @@ from terrazzo.placement.engine import Engine
 from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.geometry import cuts_of
 from terrazzo.placement.invariants import check_fleet
+from terrazzo.placement.reasons import NodeReasons
 from terrazzo.placement.seat import DeviceView
 from terrazzo.testing import strategies as make
 
@@ -156,6 +157,21 @@ def test_fit_is_what_trying_everything_says(story: Story) -> None:
         check_fleet(fleet)
     else:
         assert {no.node for no in engine.why(asked)} == {node.name for node in nodes}
+
+
+@given(stories())
+def test_reasons_on_columns_are_those_of_the_exact_search(story: Story) -> None:
+    nodes, before, asked = story
+    fleet = Fleet(nodes)
+    engine = Engine(fleet)
+    told = NodeReasons(engine)
+    for request in before:
+        assert told.of(request) == {no.node: no.reason for no in engine.why(request)}
+        found = engine.decide(request)
+        if found is not None:
+            fleet.grant(found)
+    fleet.drop_node(nodes[0].name)
+    assert told.of(asked) == {no.node: no.reason for no in engine.why(asked)}
 
 
 @given(stories())

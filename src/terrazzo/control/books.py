@@ -29,6 +29,7 @@ from terrazzo.placement import instructions as ins
 from terrazzo.placement.engine import Engine
 from terrazzo.placement.fit import allocation_of
 from terrazzo.placement.ledger import Ledger
+from terrazzo.placement.reasons import NodeReasons
 from terrazzo.wire import kubernetes as k8s
 from terrazzo.wire.state import INVENTORY
 
@@ -47,6 +48,7 @@ class Books:
 
     Attributes:
         ledger, engine: the books and who decides over them.
+        reasons: why pods do not fit.
         policy: the cluster's.
         plain: nodes of vendors' plugins.
         pods: pods that ask for devices and have not ended, by UID.
@@ -58,6 +60,7 @@ class Books:
     def __init__(self, note: Callable[[str], None]) -> None:
         self.ledger = Ledger()
         self.engine = Engine(self.ledger.fleet)
+        self.reasons = NodeReasons(self.engine)
         self.policy = Policy()
         self.plain = PlainNodes()
         self.pods: dict[str, PodRow] = {}

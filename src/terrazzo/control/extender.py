@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -115,9 +116,8 @@ class Extender:
         took = time.perf_counter() - began
         self._figures.took.labels(verb).observe(took)
         self._figures.decisions.labels(verb, "fits" if verdict.ranks else "rejected").inc()
-        why: dict[str, int] = {}
-        for text in (*verdict.failed.values(), *verdict.hopeless.values()):
-            why[text] = why.get(text, 0) + 1
+        why = Counter(verdict.hopeless.values())
+        why.update(verdict.failed.values())
         for text, count in why.items():
             self._figures.rejections.labels(text).inc(count)
         best = next(iter(verdict.ranks), "")

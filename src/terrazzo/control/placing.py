@@ -15,7 +15,6 @@ from terrazzo.model.allocation import Allocation
 from terrazzo.model.errors import LedgerError, RequestError
 from terrazzo.model.reason import NodeRejection
 from terrazzo.model.request import PodRequest
-from terrazzo.placement import reasons
 from terrazzo.placement.fit import allocation_of
 from terrazzo.placement.sentences import SHORT, asks, nearest_line
 from terrazzo.wire import kubernetes as k8s
@@ -27,6 +26,8 @@ SOFT_RANKS = 10
 REMEMBERED = 1024
 UNMANAGED = "node(s) that Terrazzo does not manage"
 GONE = "node(s) that Terrazzo does not know yet"
+KEPT = "node(s) kept for a pod that comes first"
+_SAID = {reason: f"node(s) {text}" for reason, text in SHORT.items()}
 
 
 class Verdict(Struct, frozen=True):
@@ -100,24 +101,18 @@ class Placer:
         """Return reasons for all nodes, but only when none does: nobody reads them else, and they cost."""
         if good:
             return {}, {}
-        found = reasons.coarse(self._books.engine, request)
+        found = self._books.reasons.of(request)
+        hopeless = {name: _SAID[found[name]] if name in found else self._strange(name) for name in names}
+        # On its nominated node the victims of a pod are still ending; elsewhere kube-scheduler can do nothing.
         row = self._books.pods.get(request.key)
-        nominated = row.nominated if row is not None else ""
-        failed: dict[str, str] = {}
-        hopeless: dict[str, str] = {}
-        for name in names:
-            reason = found.get(name)
-            if reason is not None:
-                text = f"node(s) {SHORT[reason]}"
-            elif name in self._books.plain:
-                text = UNMANAGED
-            elif self._books.ledger.fleet.node(name) is None:
-                text = GONE
-            else:
-                text = "node(s) kept for a pod that comes first"
-            # On its nominated node the victims of a pod are still ending; elsewhere kube-scheduler can do nothing.
-            (failed if name == nominated else hopeless)[name] = text
-        return failed, hopeless
+        kept = hopeless.pop(row.nominated, "") if row is not None else ""
+        return {row.nominated: kept} if row is not None and kept else {}, hopeless
+
+    def _strange(self, name: str) -> str:
+        """Return why a node does not do on which the engine itself would place the pod, or that it does not know."""
+        if name in self._books.plain:
+            return UNMANAGED
+        return GONE if self._books.ledger.fleet.node(name) is None else KEPT
 
     def _nowhere(self, names: Iterable[str], why: str) -> Verdict:
         return Verdict({}, {}, dict.fromkeys(names, why))

@@ -83,5 +83,5 @@ class PlainNodes:
 
     def fitting(self, names: Iterable[str], counts: Counts) -> list[str]:
         """Return the nodes among ``names`` that have so much left, fullest first, so that large pods keep a place."""
-        found = [name for name in names if self.fits(name, counts)]
+        found = [name for name in names if self.fits(name, counts)] if self._offered else []
         return sorted(found, key=lambda node: (sum(self.left(node, name) for name in counts), node))

@@ -18,7 +18,6 @@ from terrazzo.kube.events import Subject, Teller
 from terrazzo.kube.kinds import POD
 from terrazzo.model.errors import RequestError
 from terrazzo.model.request import PodRequest
-from terrazzo.placement import reasons
 from terrazzo.placement.explain import explain
 from terrazzo.placement.sentences import counts_line
 
@@ -164,7 +163,7 @@ class Waiters:
         if books.engine.fits(request):
             return ""
         nodes = sum(1 for _ in books.ledger.fleet.nodes())
-        why = counts_line(reasons.coarse(books.engine, request).values(), nodes)
+        why = counts_line(books.reasons.of(request).values(), nodes)
         if nodes > SMALL_FLEET:
             return f"{why}."
         requests = {uid: row.request for uid, row in books.pods.items()}

@@ -108,10 +108,15 @@ class Engine:
 
     def count(self, request: PodRequest) -> int:
         """Return on how many nodes the pod fits now."""
-        scores = self._scores(request, None)
-        if is_simple(request):
-            return int((scores >= 0).sum())
-        return sum(self._place(request, int(column)) is not None for column in np.flatnonzero(scores >= 0))
+        return int(self.feasible(request).sum())
+
+    def feasible(self, request: PodRequest) -> Bools:
+        """Return, per column of the fleet, whether the pod fits there now."""
+        fits: Bools = self._scores(request, None) >= 0
+        if not is_simple(request):
+            for column in np.flatnonzero(fits).tolist():
+                fits[column] = self._place(request, column) is not None
+        return fits
 
     def place_on(self, request: PodRequest, node: str) -> Allocation | NodeRejection:
         """Return what the pod gets on this node, or why it cannot be there. Exact; nothing is taken yet."""
@@ -147,12 +152,20 @@ class Engine:
             limit: nodes to return at most.
             among: names of the only nodes to look at; None = all.
         """
-        scores = self._scores(request, among)
-        order = [int(c) for c in np.argsort(-scores, kind="stable")[: int((scores >= 0).sum())]]
-        if not is_simple(request):
-            order = [column for column in order if self._place(request, column) is not None]
-        best = order[:limit]
-        return [Ranked(self.fleet.name(column), len(best) - i) for i, column in enumerate(best)]
+        scores = self._scores(request, None)
+        order = np.argsort(-scores, kind="stable")[: int((scores >= 0).sum())].tolist()
+        wanted = None if among is None else frozenset(among)
+        simple = is_simple(request)
+        best: list[str] = []
+        for column in order:
+            name = self.fleet.name(column)
+            if wanted is not None and name not in wanted:
+                continue
+            if len(best) >= limit:
+                break
+            if simple or self._place(request, column) is not None:
+                best.append(name)
+        return [Ranked(name, len(best) - i) for i, name in enumerate(best)]
 
     def why(self, request: PodRequest) -> tuple[NodeRejection, ...]:
         """Return, for every node where the pod cannot be, why; in the fleet's order."""
