@@ -71,7 +71,7 @@ def lines(stack: Stack) -> list[str]:
     """Return a table of where everything went."""
     raw = msgspec.convert(stack.plane.admin.list(NODE), list[k8s.Node])
     known = {node.name: node for node in inventory.read_nodes(raw)}
-    rows = [("NAMESPACE", "POD", "NODE", "CONTAINER", "DEVICE", "MEMORY", "COMPUTE")]
+    rows: list[tuple[str, ...]] = [("NAMESPACE", "POD", "NODE", "CONTAINER", "DEVICE", "MEMORY", "COMPUTE")]
     for namespace in SHOWN:
         pods = stack.plane.admin.list(POD, namespace)
         for pod in sorted(pods, key=lambda each: each["metadata"]["name"])[:8]:
