@@ -1,16 +1,19 @@
 """The fleet as columns: what every device holds now, and what a new grant may still take.
 
-Every node has one entry (``at``) in the columns, for life, in order of arrival; that order is the last tie-break of
-every decision. What is known of one node's devices lies together in memory, because a decision looks at the few nodes
-that changed and not at all of them. Each change notes its node, so that whoever caches something refreshes only that.
+Every node has one entry in the columns, in order of arrival; that order is the last tie-break of every decision. A
+node that left keeps its entry while pods hold something there; then a new node may take it. What is known of one node's
+devices lies together in memory, because a decision looks at the few nodes that changed and not at all of them. Each
+change notes its node, so that whoever caches something refreshes only that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from heapq import heappop, heappush
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from terrazzo.model.allocation import Allocation, DeviceUse
@@ -18,12 +21,8 @@ from terrazzo.model.device import Device
 from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
 from terrazzo.placement.demand import usable_mib
-from terrazzo.placement.geometry import cuts_of
 from terrazzo.placement.seat import DeviceView, Seat
-
-PLENTY = 1 << 50
-"""Host resources that the node does not state are not checked."""
-
+from terrazzo.placement.shapes import PLENTY, Shapes
 
 GRID = ("kind", "avail_mib", "avail_units", "sharers_left", "state", "share")
 KIND, MIB, UNITS, SHARERS, STATE, SHARE = range(len(GRID))
@@ -42,7 +41,7 @@ class Fleet:
         cpu_milli, memory_mib, pods (nodes): what is left on the host.
         usable (nodes): present, ready and not cordoned.
         changed_at, gained_at (nodes): the tick of the last change, and of the last that freed something; ``tick``
-            counts changes, ``layout`` changes of nodes.
+            counts changes, ``layout`` changes of nodes, ``shapes`` says which nodes have a kind.
         idle (kinds): free shares of all devices of a kind together.
     """
 
@@ -59,6 +58,8 @@ class Fleet:
         self._orphans: dict[tuple[str, str], dict[str, DeviceUse]] = {}
         self.tick = 0
         self.layout = 0
+        self.shapes = Shapes()
+        self._vacant: list[int] = []
         self.idle = np.zeros(1, dtype=np.int64)
         self._allocate(8, 64)
         for node in nodes:
@@ -107,13 +108,7 @@ class Fleet:
         """
         column = self._index.get(node.name)
         if column is None:
-            column = len(self._names)
-            self._index[node.name] = column
-            self._names.append(node.name)
-            self._nodes.append(None)
-            self._seats.append([])
-            self._by_uuid.append({})
-            self._pods_on.append({})
+            column = self._new_column(node.name)
         columns, rows = self.kind.shape
         if column >= columns or len(node.devices) > rows:
             self._allocate(max(rows, len(node.devices)), max(columns, 2 * column) if column >= columns else columns)
@@ -128,6 +123,7 @@ class Fleet:
         for row, seat in enumerate(self._seats[column]):
             self.kind[column, row] = self._kind_of(seat.device)
             seat.held = self._orphans.pop((node.name, seat.device.uuid), {})
+        self.shapes.put(column, node.cpu_milli, self.kind[column, : len(node.devices)].tolist())
         self._refresh(column)
         self.layout += 1
 
@@ -139,10 +135,32 @@ class Fleet:
         self.put_node(Node(name=name, cpu_milli=0, memory_mib=0, max_pods=0, ready=False))
         self._nodes[column] = None
         self.usable[column] = 0
+        self._vacate(column)
+
+    def _new_column(self, name: str) -> int:
+        """Return the entry of a new node: one that is vacant, else one more."""
+        while self._vacant:
+            column = heappop(self._vacant)
+            if self._nodes[column] is None and not self._pods_on[column]:
+                del self._index[self._names[column]]
+                self._index[name], self._names[column] = column, name
+                return column
+        column = self._index[name] = len(self._names)
+        self._names.append(name)
+        self._nodes.append(None)
+        self._seats.append([])
+        self._by_uuid.append({})
+        self._pods_on.append({})
+        return column
+
+    def _vacate(self, column: int) -> None:
+        if self._nodes[column] is None and not self._pods_on[column]:
+            heappush(self._vacant, column)
 
     def _kind_of(self, device: Device) -> int:
         key = (
-            device.vendor, device.model, device.product, device.family, usable_mib(device), device.units, device.mode,
+            device.vendor, device.model, device.product, device.family,
+            device.memory_mib if isinstance(device.memory_mib, int) else None, device.units, device.mode,
             device.sharers, device.memory_step_mib, device.geometry, device.profile,
         )  # fmt: skip
         found = self._kind_ids.get(key)
@@ -240,7 +258,13 @@ class Fleet:
                 del self._seats[column][row].held[pod]
                 self._refresh_device(row, column)
         self._host(allocation, column, +1)
+        self._vacate(column)
         return allocation
+
+    def relabel(self, pod: str, priority: int, labels: tuple[tuple[str, str], ...]) -> None:
+        """Note who the holder is now, for those who choose among holders; what it holds stays."""
+        held = self._allocations[pod]
+        self._allocations[pod] = structs.replace(held, priority=priority, labels=labels)
 
     @contextmanager
     def without(self, pods: Iterable[str]) -> Iterator[None]:
@@ -289,26 +313,9 @@ class Fleet:
         row = self._by_uuid[column].get(use.uuid)
         if row is None:
             raise LedgerError("the device is not there", where=where)
-        seat = self._seats[column][row]
-        others = ", ".join(self._allocations[pod].title for pod in seat.held)
-        if use.alone and seat.held:
-            raise LedgerError(f"asks to be alone, {others} holds it", where=where)
-        if not self.sharers_left[column, row]:
-            raise LedgerError(f"takes no further pod ({others or seat.device.health})", where=where)
-        if use.slices:
-            state, cuts = int(self.state[column, row]), None
-            for cut in use.slices:
-                cuts = cuts_of(seat.device.geometry) if seat.device.geometry else None
-                if cuts is None or not cuts.legal(state, cut):
-                    raise LedgerError(f"slice {cut.profile} at {cut.start} cannot be placed", where=where)
-                state = cuts.take(state, cut)
-            return
-        for taken, left, unit in (
-            (use.memory_mib, int(self.avail_mib[column, row]), "MiB"),
-            (use.units, int(self.avail_units[column, row]), "units"),
-        ):
-            if taken > left:
-                raise LedgerError(f"would take {taken} {unit} of {left} left; held by {others}", where=where)
+        refusal = self._seats[column][row].refusal(use, lambda pod: self._allocations[pod].title)
+        if refusal:
+            raise LedgerError(refusal, where=where)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -354,18 +361,6 @@ class Fleet:
         if column is None:
             return ()
         return tuple(seat.view() for seat in self._seats[column])
-
-    def reach(self) -> dict[int, frozenset[tuple[int, int]]]:
-        """Return, per kind, the distinct nodes that have it: CPU of the whole node, and devices of the kind."""
-        found: dict[int, set[tuple[int, int]]] = {}
-        for column, node in enumerate(self._nodes):
-            if node is None:
-                continue
-            cpu = PLENTY if node.cpu_milli is None else node.cpu_milli
-            kinds, counts = np.unique(self.kind[column, : len(node.devices)], return_counts=True)
-            for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
-                found.setdefault(kind, set()).add((cpu, count))
-        return {kind: frozenset(shapes) for kind, shapes in found.items()}
 
     def device(self, row: int, column: int) -> Device:
         """Return the device at a row of a column."""

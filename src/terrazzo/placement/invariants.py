@@ -5,9 +5,10 @@ from __future__ import annotations
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
-from terrazzo.placement.fleet import PLENTY, Fleet
+from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.ledger import Ledger
 from terrazzo.placement.seat import DeviceView
+from terrazzo.placement.shapes import PLENTY
 
 
 def check(ledger: Ledger) -> None:

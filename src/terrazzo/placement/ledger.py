@@ -13,7 +13,7 @@ from enum import StrEnum
 import numpy as np
 from msgspec import Struct, structs
 
-from terrazzo.model.allocation import Allocation, DeviceUse
+from terrazzo.model.allocation import Allocation
 from terrazzo.model.device import Device, Health
 from terrazzo.model.errors import LedgerError
 from terrazzo.model.node import Node
@@ -23,6 +23,7 @@ from terrazzo.placement import fit, noderules
 from terrazzo.placement import instructions as i
 from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.waiting import WaitingRoom
+from terrazzo.placement.written import known_as, same, sound
 
 
 class Stage(StrEnum):
@@ -236,7 +237,8 @@ class Ledger:
 
     def _read_back(self, event: e.ReadBack) -> tuple[i.Instruction, ...]:
         pod = event.request.key
-        if not self._read(event):
+        # What was read as of before the last list, of a pod that the list did not have, was read of one that is gone.
+        if not self._read(event, self._floor if event.version <= self._floor else -1):
             return ()
         told = self._take(event)
         unbound = not event.node and event.held is None
@@ -255,18 +257,22 @@ class Ledger:
         pod = event.request.key
         self._waiting.leave(pod)
         ours = self.fleet.allocation(pod)
-        held = None if event.held is None else _sound(event.held, pod)
+        held = None if event.held is None else sound(event.held, pod)
         if held is None:
             if ours is None or ours.node != event.node:
                 return self._free(pod) if ours is not None else ()
             lost = self.stage[pod] is not Stage.DECIDED and bool(ours.uses)
             self.stage[pod] = Stage.BOUND
-            return (i.Rebuild(ours),) if lost else ()
-        if ours is not None and _same(ours, held):
+            self.fleet.relabel(pod, *known_as(event.request))
+            return (i.Rebuild(self.fleet.allocation(pod) or ours),) if lost else ()
+        if ours is not None and same(ours, held):
             self.stage[pod] = Stage.BOUND
+            self.fleet.relabel(pod, *known_as(event.request))
             return ()
         freed = self._free(pod) if ours is not None else ()
-        return (*freed, *self._adopt(held))
+        adopted = self._adopt(held)
+        self.fleet.relabel(pod, *known_as(event.request))
+        return (*freed, *adopted)
 
     def _adopt(self, held: Allocation) -> tuple[i.Instruction, ...]:
         self.fleet.grant(held, adopt=True)
@@ -373,24 +379,6 @@ class Ledger:
                 key: v for key, v in self._versions.items() if key[0] != "pod" or key[1] in kept or v > event.version
             }
         return tuple(done)
-
-
-def _same(left: Allocation, right: Allocation) -> bool:
-    return (left.node, left.containers, left.uses) == (right.node, right.containers, right.uses)
-
-
-def _sound(held: Allocation, pod: str) -> Allocation:
-    """Return what was written under the pod's own key, each device once."""
-    uses: dict[str, DeviceUse] = {}
-    for use in held.uses:
-        had = uses.get(use.uuid)
-        uses[use.uuid] = use if had is None else _together(had, use)
-    return structs.replace(held, pod=pod, uses=tuple(uses.values()))
-
-
-def _together(a: DeviceUse, b: DeviceUse) -> DeviceUse:
-    slices = tuple(sorted({*a.slices, *b.slices}))
-    return DeviceUse(a.uuid, a.memory_mib + b.memory_mib, a.units + b.units, a.alone or b.alone, slices)
 
 
 def _any_order(_: object) -> tuple[int, ...]:

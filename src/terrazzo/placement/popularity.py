@@ -60,12 +60,15 @@ class Popularity:
         self._estimated_at = 0
         self._mix: tuple[Weighted, ...] = (Weighted(WHOLE_DEVICE, 1),)
         self._everything: tuple[Weighted, ...] = ()
+        self._profiles: dict[str, int] = {}
         self.generation = 0
 
     def add(self, kind: RequestClass) -> None:
         """Count one arrival; estimate anew when arrivals have grown by half."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._total += 1
+        if kind.ask is not None and kind.ask.profile:
+            self._profiles[kind.ask.profile] = self._profiles.get(kind.ask.profile, 0) + 1
         if self._total >= GROWTH * self._estimated_at:
             self._estimate()
 
@@ -73,6 +76,7 @@ class Popularity:
         if self._total > WINDOW:
             self._counts = {kind: count // 2 for kind, count in self._counts.items() if count > 1}
             self._total = sum(self._counts.values())
+            self._profiles = _profiles(self._counts)
         self._estimated_at = self._total
         ranked = sorted(self._counts.items(), key=lambda item: (-item[1], _order(item[0])))
         chosen: list[Weighted] = []
@@ -97,12 +101,8 @@ class Popularity:
         return self._everything
 
     def profiles(self) -> dict[str, int]:
-        """Return how often each geometry profile was asked for by name."""
-        asked: dict[str, int] = {}
-        for kind, count in self._counts.items():
-            if kind.ask is not None and kind.ask.profile:
-                asked[kind.ask.profile] = asked.get(kind.ask.profile, 0) + count
-        return asked
+        """Return how often each geometry profile was asked for by name; not to be changed by the caller."""
+        return self._profiles
 
     def export(self) -> tuple[tuple[RequestClass, int], ...]:
         """Return all counts, to be given to ``load`` of another instance."""
@@ -112,8 +112,17 @@ class Popularity:
         """Replace all counts and estimate the mix from them."""
         self._counts = dict(counts)
         self._total = sum(self._counts.values())
+        self._profiles = _profiles(self._counts)
         if self._total:
             self._estimate()
+
+
+def _profiles(counts: dict[RequestClass, int]) -> dict[str, int]:
+    asked: dict[str, int] = {}
+    for kind, count in counts.items():
+        if kind.ask is not None and kind.ask.profile:
+            asked[kind.ask.profile] = asked.get(kind.ask.profile, 0) + count
+    return asked
 
 
 def _order(kind: RequestClass) -> tuple[object, ...]:

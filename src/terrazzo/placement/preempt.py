@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 
 from msgspec import Struct
@@ -42,7 +42,7 @@ class Victims(Struct, frozen=True):
 
     Attributes:
         node: where.
-        pods: the victims' allocations.
+        pods: the victims' allocations; none where the pods that leave already make room.
         allocation: of the pod, once they are gone.
         violations: budgets that would be broken.
     """
@@ -54,7 +54,12 @@ class Victims(Struct, frozen=True):
 
 
 def cheapest_victims(
-    engine: Engine, request: PodRequest, budgets: Sequence[Budget] = (), *, among: Iterable[str] | None = None
+    engine: Engine,
+    request: PodRequest,
+    budgets: Sequence[Budget] = (),
+    *,
+    among: Iterable[str] | None = None,
+    leaving: Collection[str] = (),
 ) -> Victims | None:
     """Return the cheapest victims that admit a pod which fits nowhere now, or None when no victims would.
 
@@ -66,6 +71,8 @@ def cheapest_victims(
         request: the pod.
         budgets: disruption budgets.
         among: names of nodes to look at; None = all.
+        leaving: keys of pods that are on their way out: counted as gone, never victims. Where that is enough, the
+            first such node is returned, without victims.
     """
     if engine.fits(request):
         return None
@@ -74,12 +81,22 @@ def cheapest_victims(
     for node in engine.fleet.nodes():
         if (wanted is not None and node.name not in wanted) or noderules.allows(request.rules, node) is not None:
             continue
-        found = _on_node(engine, request, node, budgets)
+        going = [held.pod for held in engine.fleet.allocations_on(node.name) if held.pod in leaving] if leaving else []
+        with engine.fleet.without(going):
+            found = _without_victims(engine, request, node) if going else None
+            if found is not None:
+                return found
+            found = _on_node(engine, request, node, budgets)
         if found is not None:
             cost = _cost(found.pods, budgets)
             if best is None or cost < best[0]:
                 best = cost, found
     return best[1] if best is not None else None
+
+
+def _without_victims(engine: Engine, request: PodRequest, node: Node) -> Victims | None:
+    found = engine.try_on(request, node.name)
+    return None if found is None else Victims(node.name, (), found, 0)
 
 
 def _on_node(engine: Engine, request: PodRequest, node: Node, budgets: Sequence[Budget]) -> Victims | None:

@@ -111,21 +111,18 @@ class Rows:
         self._profiles: dict[str, int] = {}
         self._levels: tuple[Reserve, ...] = ()
         self._reach: Reach = {}
-        self._reach_of = (-1, 0)
 
     def _prepare(self) -> None:
-        """Start anew when the popular mix or the kinds of device have changed."""
+        """Start anew when the popular mix, the kinds of device or the shapes of nodes have changed."""
         fleet = self.fleet
-        made_for = (self.popularity.generation, len(fleet.kinds), fleet.grid.shape)
+        made_for = (self.popularity.generation, len(fleet.kinds), fleet.grid.shape, fleet.shapes.generation)
         if self._made_for == made_for:
             return
         self._made_for = made_for
-        self._profiles = self.popularity.profiles()
+        self._profiles = dict(self.popularity.profiles())
         self._landscape = Landscape(fleet, compile_mix(self.popularity.mix(), fleet.kinds))
-        present = np.isin(np.arange(len(fleet.kinds)), fleet.kind)
-        present[0] = False
-        if self._reach_of != (fleet.layout, len(fleet.kinds)):
-            self._reach, self._reach_of = fleet.reach(), (fleet.layout, len(fleet.kinds))
+        self._reach = fleet.shapes.reach()
+        present = np.isin(np.arange(len(fleet.kinds)), list(self._reach))
         self._levels = reserves(compile_mix(self.popularity.everything(), fleet.kinds), present, self._reach)
         self._rows.clear()
         self._afters.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from terrazzo.model.allocation import DeviceUse, Slice
@@ -108,6 +109,35 @@ class Seat:
                 return True
             state = cuts.take(state, cut)
         return False
+
+    def refusal(self, use: DeviceUse, title: Callable[[str], str]) -> str:
+        """Return why a new grant cannot be taken; empty when it can.
+
+        Args:
+            use: what it would take.
+            title: name of a holder by its key.
+        """
+        others = ", ".join(map(title, self.held))
+        free = self.free()
+        if use.alone and self.held:
+            return f"asks to be alone, {others} holds it"
+        if not free.sharers:
+            return f"takes no further pod ({others or self.device.health})"
+        if use.slices:
+            return self._cannot_cut(use.slices)
+        for taken, left, unit in ((use.memory_mib, free.mib, "MiB"), (use.units, free.units, "units")):
+            if taken > left:
+                return f"would take {taken} {unit} of {left} left; held by {others}"
+        return ""
+
+    def _cannot_cut(self, slices: tuple[Slice, ...]) -> str:
+        state = self.state()
+        cuts = cuts_of(self.device.geometry) if self.device.geometry else None
+        for cut in slices:
+            if cuts is None or not cuts.legal(state, cut):
+                return f"slice {cut.profile} at {cut.start} cannot be placed"
+            state = cuts.take(state, cut)
+        return ""
 
     def view(self) -> DeviceView:
         """Return the device as it is now."""

@@ -17,10 +17,11 @@ from terrazzo.model.node import Node
 from terrazzo.model.request import Ask, PodRequest
 from terrazzo.placement import fit, noderules
 from terrazzo.placement.demand import Need, need_on
-from terrazzo.placement.fleet import PLENTY, Fleet
+from terrazzo.placement.fleet import Fleet
 from terrazzo.placement.popularity import class_of
 from terrazzo.placement.rows import is_simple
 from terrazzo.placement.seat import DeviceView
+from terrazzo.placement.shapes import PLENTY
 from terrazzo.placement.tables import Bools, Ints, Table, compile_ask, totals
 
 Floats = NDArray[np.float64]

@@ -512,3 +512,58 @@ def test_when_the_taken_back_one_goes_the_next_is_named_while_it_is_still_too_mu
     assert ledger.apply(ev.PodGone("uid-b")) == ()
     assert not ledger.over
     check(ledger)
+
+
+@KINDS
+@pytest.mark.parametrize("written", [True, False])
+def test_labels_and_priority_of_a_bound_pod_are_those_it_has_now(kind: Kind, written: bool) -> None:
+    ledger = books(make_node(kind=kind))
+    request = make_request("a", fraction(1024), priority=1, labels={"tier": "low"})
+    found = run(ledger, request)
+    renamed = msgspec.structs.replace(request, priority=7, labels={"tier": "high", "app": "x"})
+    before = ledger.fleet.devices("node-0")
+    ledger.apply(ev.PodSeen(renamed, 5, found.node, found if written else None))
+    held = ledger.fleet.allocation(found.pod)
+    assert held is not None
+    assert (held.priority, held.labels) == (7, (("app", "x"), ("tier", "high")))
+    assert ledger.fleet.devices("node-0") == before
+    check(ledger)
+
+
+def test_labels_of_an_adopted_pod_are_its_own_and_not_what_was_written_once() -> None:
+    ledger = books(make_node())
+    request = make_request("a", fraction(1024))
+    found = decide(ledger, request)
+    ledger.apply(ev.PodSeen(msgspec.structs.replace(request, labels={"app": "y"}), 5, found.node, found))
+    held = ledger.fleet.allocation(found.pod)
+    assert held is not None
+    assert held.labels == (("app", "y"),)
+
+
+@pytest.mark.parametrize("version", [4, 50])
+def test_what_was_read_of_a_pod_before_a_list_without_it_brings_nobody_back(version: int) -> None:
+    node = make_node()
+    ledger = books(node)
+    request = make_request("a", fraction(1024))
+    ledger.apply(ev.PodSeen(request, 4))
+    found = decide(ledger, request)
+    ledger.apply(ev.Committed(found))
+    ledger.apply(ev.WriteUnknown(found))
+    ledger.apply(ev.PodGone(found.pod))
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 1),), (), 50))
+    ledger.apply(ev.ReadBack(request, version, found.node, found))
+    assert ledger.fleet.allocation(found.pod) is None
+    check(ledger)
+
+
+def test_what_is_read_back_of_a_pod_in_the_list_counts_though_it_is_older() -> None:
+    node = make_node()
+    ledger = books(node)
+    request = make_request("a", fraction(1024))
+    found = decide(ledger, request)
+    ledger.apply(ev.Committed(found))
+    ledger.apply(ev.WriteUnknown(found))
+    ledger.apply(ev.Resync((ev.NodeSeen(node, 1),), (ev.PodSeen(request, 4),), 50))
+    ledger.apply(ev.ReadBack(request, 4))
+    assert ledger.fleet.allocation(found.pod) is None
+    assert not ledger.stage

@@ -212,3 +212,27 @@ def test_the_fleet_is_the_same_after_a_failure(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(RuntimeError):
         cheapest_victims(engine, make_request("asked", whole(), priority=9))
     assert picture(engine.fleet) == before
+
+
+@KINDS
+def test_who_leaves_already_is_no_victim_and_may_be_enough(kind: Kind) -> None:
+    engine = engine_with(make_node("a", kind, 1), make_node("b", kind, 1))
+    run(engine, make_request("stays", whole(), priority=1), on="a")
+    run(engine, make_request("leaves", whole(), priority=9), on="b")
+    asked = make_request("asked", whole(), priority=5)
+    before = picture(engine.fleet)
+    assert titles(cheapest_victims(engine, asked)) == ["stays"]
+    found = cheapest_victims(engine, asked, leaving={"uid-leaves"})
+    assert found is not None
+    assert (found.node, found.pods, found.violations) == ("b", (), 0)
+    assert picture(engine.fleet) == before
+
+
+def test_victims_are_chosen_beside_who_leaves_already() -> None:
+    engine = engine_with(make_node(devices=3))
+    for name, priority in (("leaves", 0), ("low", 1), ("dear", 4)):
+        run(engine, make_request(name, whole(), priority=priority))
+    asked = make_request("asked", whole(2), priority=5)
+    assert titles(cheapest_victims(engine, asked)) == ["leaves", "low"]
+    assert titles(cheapest_victims(engine, asked, leaving=["uid-leaves"])) == ["low"]
+    assert cheapest_victims(engine, make_request("big", whole(3), priority=2), leaving=["uid-leaves"]) is None

@@ -1,8 +1,8 @@
 """``fragmentation``: take what is least worth to the requests that are popular.
 
 The measure is that of FGD (Weng et al., USENIX ATC 2023) with three changes. Free capacity is counted in two
-dimensions (memory and compute, by their mean). What a class could use of a node is capped by what the node's CPU can
-feed, with a margin. Scores are the plain difference in coarse steps, ties go to a stable order.
+dimensions, memory and compute, and the scarcer counts. What a class could use of a node is capped by what the node's
+CPU can feed, with a margin. Scores are the plain difference in coarse steps, ties go to a stable order.
 
 A class can use a device if one device's worth of it fits there; of a node it can use the free shares of such devices,
 if there are as many as one pod needs and CPU for one pod. The worth of a node is the mean of that over the popular
