@@ -73,12 +73,13 @@ class Keeper:
         context: of the server; see ``server_context``.
         log: structured log.
         foreign: cert-manager writes the Secret, it is only read.
+        registers: the API server is told the authorities; a process that only serves the extender tells nobody.
         now: the time, in UTC.
     """
 
     def __init__(
         self, client: Client, namespace: str, secret: str, names: Sequence[str], context: ssl.SSLContext, log: Any, *,
-        foreign: bool = False, now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        foreign: bool = False, registers: bool = True, now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:  # fmt: skip
         self._client = client
         self._namespace = namespace
@@ -87,6 +88,7 @@ class Keeper:
         self._context = context
         self._log = log
         self._foreign = foreign
+        self._told = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME)) if registers else ()
         self._now = now
         self._where = f"Secret {namespace}/{secret}"
         self._loaded = b""
@@ -128,11 +130,7 @@ class Keeper:
             chain, bundle = material.chain, material.bundle
         # What is served is loaded before its authority is told: a new authority signs nothing for an hour.
         self._load(chain)
-        missing = [
-            name
-            for kind, name in ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
-            if not await self._tell(kind, name, bundle)
-        ]
+        missing = [name for kind, name in self._told if not await self._tell(kind, name, bundle)]
         if missing:
             raise InputError("is not registered yet", where=f"webhook configuration {missing[0]}")
 

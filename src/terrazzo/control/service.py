@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Any
@@ -156,15 +157,19 @@ class Service:
         )  # fmt: skip
         following = tasks.create_task(followers.run(Policy(scheduler=settings.scheduler)))
         self._waits[:] = [lambda: followers.waits_for]
+        extender_tls = settings.extender_tls and Role.EXTENDER in self._roles
+        context = self._certificate(tasks, client) if extender_tls or Role.WEBHOOK in self._roles else None
         if Role.EXTENDER in self._roles:
             extender = Extender(placer, binder, self._figures, self._log, followers.caught_up)
             handlers = {"/filter": extender.filter, "/prioritize": extender.prioritize}
             handlers |= {"/bind": extender.bind, "/preempt": extender.preempt}
-            self._serve(tasks, "extender", settings.extender, serving.posts(handlers))
+            self._serve(
+                tasks, "extender", settings.extender, serving.posts(handlers), context if extender_tls else None
+            )
             self._leads = lambda: binds.leads
             tasks.create_task(binds.lead(_after(followers, _for_ever), self._say_lease))
-        if Role.WEBHOOK in self._roles:
-            self._admission(tasks, client, books, placer)
+        if context is not None and Role.WEBHOOK in self._roles:
+            self._admission(tasks, books, placer, context)
         tasks.create_task(self._freeze(followers))
         if reconciles:
             election = Election(client, settings.namespace, "terrazzo-reconciler", self._identity)
@@ -174,16 +179,21 @@ class Service:
         finally:
             await asyncio.wait_for(binder.settle(), settings.bind_deadline_s)
 
-    def _admission(self, tasks: asyncio.TaskGroup, client: Client, books: Books, placer: Placer) -> None:
+    def _certificate(self, tasks: asyncio.TaskGroup, client: Client) -> ssl.SSLContext:
+        """Return the TLS context of this process; its certificate is kept from now on."""
         settings = self._settings
         context = server_context()
         names = settings.tls.names or service_names(settings.service, settings.namespace)
         keeper = Keeper(
             client, settings.namespace, settings.tls.secret, names, context, self._log,
-            foreign=settings.tls.cert_manager,
+            foreign=settings.tls.cert_manager, registers=Role.WEBHOOK in self._roles,
         )  # fmt: skip
         tasks.create_task(keeper.run())
         self._waits.append(lambda: keeper.waits_for)
+        return context
+
+    def _admission(self, tasks: asyncio.TaskGroup, books: Books, placer: Placer, context: ssl.SSLContext) -> None:
+        settings = self._settings
         webhook = Webhook(
             lambda: books.policy, lambda: books.summary, lambda request: placer.is_crowded(request, settings.crowd),
             frozenset(Accounts.of(settings.namespace).all),

@@ -1,0 +1,24 @@
+#!/usr/bin/env python
+"""Write the resource names that our extender looks after, for the chart: deploy/chart/files/names.txt.
+
+usage: tools/chart_names.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from terrazzo.dialects.names import all_names
+
+TARGET = Path(__file__).parents[1] / "deploy" / "chart" / "files" / "names.txt"
+HEAD = "# Resource names that our extender looks after; made by tools/chart_names.py."
+
+
+def text() -> str:
+    """Return the file."""
+    return "\n".join((HEAD, *all_names())) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{TARGET.name}: {TARGET.write_text(text(), 'utf-8')} characters\n")
