@@ -155,6 +155,16 @@ def test_warnings_reach_the_user() -> None:
     assert any("nvidia.com/gpu" in warning for warning in plan.warnings)
 
 
+def test_a_pod_whose_vendor_nobody_decides_keeps_its_other_warnings() -> None:
+    cluster = clusters.load([node(), node("ascend", name="n2")])
+    wanted = manifests.read(cluster, [pod("a", {"terrazzo.io/gpu-memory": "900Gi"})])
+    [unplaced] = planning.make(cluster, wanted).unplaced
+    assert "nobody says" in unplaced.why
+    told = [each for one in wanted.wanted for each in one.warnings]
+    assert len(told) > 1
+    assert planning.make(cluster, wanted).warnings == [each for each in told if "nobody says" not in each]
+
+
 def test_a_daemon_set_goes_to_every_node_that_its_rules_allow() -> None:
     template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpumem": 1024}}}]}}
     daemon = Item("d", {"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {"template": template}})

@@ -146,3 +146,21 @@ def test_a_fault_of_ours_is_owned_up_to(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv("TERRAZZO_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         cli.main(["inventory", "--cluster", str(NODE)])
+
+
+@pytest.mark.parametrize("below", [True, False])
+def test_the_demo_names_its_files_as_one_would_type_them(
+    below: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    monkeypatch.chdir(examples.parent if below else tmp_path)
+    shown = CliRunner().invoke(cli.command, ["demo", "one-card"]).stdout
+    [line] = [line for line in shown.splitlines() if line.startswith("files: ")]
+    start = "examples" if below else str(examples.resolve())
+    assert all(Path(file).exists() and file.startswith(f"{start}/") for file in line.split()[1:])
+
+
+def test_the_tool_that_writes_the_reference_can_be_run_as_its_message_says() -> None:
+    tool = Path(__file__).parents[3] / "tools" / "cli_reference.py"
+    assert os.access(tool, os.X_OK)
+    assert tool.read_text(encoding="utf-8").startswith("#!")
