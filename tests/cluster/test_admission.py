@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 import uvicorn
+import yaml
 
 from terrazzo.admission import FleetSummary
 from terrazzo.admission.served import ours_alone, vendors_too
@@ -36,6 +37,7 @@ from terrazzo.testing.cluster.stack import NAMESPACE_NAME, Stack, pod_object
 
 GROUP = "admissionregistration.k8s.io"
 POLICY_KIND = Kind(GROUP, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False)
+ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 TLS = "terrazzo-webhook-tls"
 FRACTION = {"terrazzo.io/gpu-memory": "4Gi", "terrazzo.io/gpu-cores": 10}
@@ -249,6 +251,37 @@ def test_workloads_can_be_applied_without_us(stack: Stack, namespace: str) -> No
         assert "created" in stack.plane.apply([_deployment("d", FRACTION)], namespace=namespace)
 
 
+def test_quotas_count_what_admission_writes(stack: Stack, ann: Admin, namespace: str) -> None:
+    hard = {"requests.terrazzo.io/gpu": "2", "requests.nvidia.com/gpu": "1"}
+    quota = Kind("", "v1", "resourcequotas", "ResourceQuota")
+    stack.plane.admin.create(quota, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, namespace)
+    wait_until(lambda: stack.plane.admin.get(quota, "q", namespace).get("status", {}).get("used"), "it is counted")
+    for name in ("a", "b"):
+        ann.create(POD, pod_object(name, FRACTION), namespace)
+    assert "exceeded quota: q, requested: requests.terrazzo.io/gpu=1" in refusal(
+        ann.create, POD, pod_object("c", FRACTION), namespace
+    )
+    ann.create(POD, pod_object("d", {"nvidia.com/gpumem": 1000}), namespace)
+    assert "requests.nvidia.com/gpu=1" in refusal(
+        ann.create, POD, pod_object("e", {"nvidia.com/gpumem": 1000}), namespace
+    )
+
+
+def test_defaults_of_a_limit_range_are_admitted_like_what_is_written(stack: Stack, ann: Admin, namespace: str) -> None:
+    default = {"terrazzo.io/gpu": "1", "terrazzo.io/gpu-memory": "2Gi"}
+    limits = [{"type": "Container", "default": default, "defaultRequest": default}]
+    body = {"metadata": {"name": "r"}, "spec": {"limits": limits}}
+    stack.plane.admin.create(Kind("", "v1", "limitranges", "LimitRange"), body, namespace)
+    defaulted = wait_until(partial(_defaulted, ann, namespace), "the API server knows the limits")
+    assert defaulted == ("terrazzo", default)
+
+
+def _defaulted(api: Admin, namespace: str) -> tuple[str, dict[str, str]] | None:
+    spec = dry(api, namespace, pod_object("p", {}, scheduler=""))["spec"]
+    limits = spec["containers"][0]["resources"].get("limits")
+    return (spec["schedulerName"], limits) if limits else None
+
+
 # -- guarded, with nobody of ours at work ------------------------------------------------------------------------------
 
 
@@ -342,20 +375,54 @@ def test_an_inventory_is_written_by_the_nodes_own_agent(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("unattended")
+def test_an_agent_speaks_of_the_node_that_its_token_is_bound_to(stack: Stack) -> None:
+    admin, group = stack.plane.admin, "rbac.authorization.k8s.io"
+    if admin.find(ACCOUNT, "terrazzo-agent", NAMESPACE_NAME) is None:
+        admin.create(ACCOUNT, {"metadata": {"name": "terrazzo-agent"}}, NAMESPACE_NAME)
+    rights = {
+        "metadata": {"name": "agent-of-a-test"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "terrazzo-agent", "namespace": NAMESPACE_NAME}],
+    }
+    admin.create(Kind(group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False), rights)
+    node = admin.get(NODE, "nvidia-node")["metadata"]
+    said = node["annotations"]["terrazzo.io/inventory"]
+    bound = {"kind": "Node", "apiVersion": "v1", "name": node["name"], "uid": node["uid"]}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
+    anywhere = stack.plane.account_kubeconfig("terrazzo-agent", NAMESPACE_NAME)
+    body = yaml.safe_load(anywhere.read_text("utf-8"))
+    token = admin.call("POST", ACCOUNT.path(NAMESPACE_NAME, "terrazzo-agent", "token"), asked)["status"]["token"]
+    body["users"][0]["user"] = {"token": token}
+    on_node = stack.plane.run.make("agent") / "kubeconfig.yaml"
+    on_node.write_text(yaml.safe_dump(body), "utf-8")
+    change = {"metadata": {"annotations": {"terrazzo.io/inventory": f"{said} "}}}
+    with stack.plane.api_as(on_node) as agent:
+        wait_until(lambda: agent.patch(NODE, change, "nvidia-node"), "the agent has its rights")
+        assert "by the agent of node hygon-node alone" in refusal(agent.patch, NODE, change, "hygon-node")
+        slice_of = partial(_slice, name="by-the-agent")
+        agent.create(SLICE, slice_of("nvidia-node"))
+        assert "are written by its agent alone" in refusal(agent.create, SLICE, slice_of("hygon-node"))
+    with stack.plane.api_as(anywhere) as agent:
+        gone = {"metadata": {"annotations": {"terrazzo.io/inventory": None}}}
+        assert "by the agent of node nvidia-node alone" in refusal(agent.patch, NODE, gone, "nvidia-node")
+
+
+def _slice(node: str, name: str, driver: str = "gpu.terrazzo.io") -> dict[str, Any]:
+    pool = {"name": f"{node}-{name}", "generation": 1, "resourceSliceCount": 1}
+    return {"metadata": {"name": name}, "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": []}}
+
+
+@pytest.mark.usefixtures("unattended")
 def test_slices_of_our_driver_are_written_by_nobody_else(stack: Stack) -> None:
     kubelet = stack.plane.kubeconfig("system:node:nvidia-node", ["system:nodes"])
-    pool = {"name": "nvidia-node", "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": "gpu.terrazzo.io", "nodeName": "nvidia-node", "pool": pool}
-    body = {"metadata": {"name": "forged"}, "spec": {**spec, "devices": []}}
     with stack.plane.api_as(kubelet) as api:
-        said = refusal(api.create, SLICE, body)
+        said = refusal(api.create, SLICE, _slice("nvidia-node", "forged"))
         assert "are written by its agent alone" in said
-        other = {**body, "spec": {**spec, "devices": [], "driver": "other.example.test"}}
-        api.create(SLICE, other)
-        stack.plane.admin.create(SLICE, {**body, "metadata": {"name": "ours"}})
+        api.create(SLICE, _slice("nvidia-node", "other", "other.example.test"))
+        stack.plane.admin.create(SLICE, _slice("nvidia-node", "ours"))
         # Kubelet takes its node's slices back when it starts.
         assert api.delete(SLICE, "ours")
-        assert api.delete(SLICE, "forged")
+        assert api.delete(SLICE, "other")
 
 
 # -- certificates ------------------------------------------------------------------------------------------------------
