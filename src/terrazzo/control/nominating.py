@@ -7,7 +7,7 @@ no longer grows with the cluster. Nominations are hints: each is checked again, 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from terrazzo.control.books import Books
 from terrazzo.control.placing import Placer
@@ -15,14 +15,24 @@ from terrazzo.control.pods import PodRow, Standing
 from terrazzo.kube.client import Client
 from terrazzo.kube.errors import ApiError
 from terrazzo.kube.kinds import POD
+from terrazzo.model.allocation import Allocation
 from terrazzo.model.errors import RequestError
+from terrazzo.model.request import PodRequest
 
 AHEAD = 4
 """Pods at the head of the queue that kube-scheduler pops before a nomination could reach it."""
-BATCH = 48
-MOST = 256
+BATCH = 96
+MOST = 384
 """Nominations outstanding at once: others' filtering has to count each of them."""
 PATIENCE_S = 20.0
+
+
+class _Promise(NamedTuple):
+    """A node that a pod was told, and when."""
+
+    request: PodRequest
+    node: str
+    since: float
 
 
 class Nominator:
@@ -44,7 +54,7 @@ class Nominator:
         self._scheduler = scheduler
         self._backlog = backlog
         self._log = log
-        self._ours: dict[str, tuple[str, float]] = {}
+        self._ours: dict[str, _Promise] = {}
 
     async def round(self, now: float) -> int:
         """Nominate nodes for the next pods of a backlog and take old nominations back; return how many are new."""
@@ -55,7 +65,7 @@ class Nominator:
         room = MOST - len(self._ours)
         plan = self.plan(queued[AHEAD : AHEAD + min(BATCH, room)]) if room > 0 else []
         for row, node in plan:
-            self._ours[row.uid] = (node, now)
+            self._ours[row.uid] = _Promise(row.request, node, now)
         await asyncio.gather(*(self._set(row, node) for row, node in plan))
         return len(plan)
 
@@ -72,40 +82,44 @@ class Nominator:
     def plan(self, rows: list[PodRow]) -> list[tuple[PodRow, str]]:
         """Return a node for each pod that fits now, all of them and all nominated pods together."""
         books, fleet = self._books, self._books.ledger.fleet
+        promised = [(row.request, node) for node, pods in books.nominated.items() for row in pods.values()]
+        told = {request.key for request, _ in promised}
+        # What was written a moment ago the watch may not have told yet.
+        promised += [(each.request, each.node) for uid, each in self._ours.items() if uid not in told]
         found: list[tuple[PodRow, str]] = []
-        taken: list[str] = []
-        try:
-            for node, pods in books.nominated.items():
-                for row in pods.values():
-                    allocation = None if fleet.allocation(row.uid) else books.engine.try_on(row.request, node)
+        with self._placer.placed(promised):
+            try:
+                for row in rows:
+                    allocation = self._decided(row)
                     if allocation is not None:
                         fleet.grant(allocation)
-                        taken.append(row.uid)
-            for row in rows:
-                try:
-                    request = books.resolve(row.request)
-                except RequestError:
-                    continue
-                if books.barred(request) or fleet.allocation(row.uid) is not None:
-                    continue
-                allocation = books.engine.decide(request)
-                if allocation is not None:
-                    fleet.grant(allocation)
-                    taken.append(row.uid)
-                    found.append((row, allocation.node))
-        finally:
-            for uid in taken:
-                fleet.release(uid)
+                        found.append((row, allocation.node))
+            finally:
+                for row, _ in found:
+                    fleet.release(row.uid)
         return found
 
+    def _decided(self, row: PodRow) -> Allocation | None:
+        books = self._books
+        try:
+            request = books.resolve(row.request)
+        except RequestError:
+            return None
+        if books.barred(request) or books.ledger.fleet.allocation(row.uid) is not None:
+            return None
+        allocation = books.engine.decide(request)
+        if allocation is not None:
+            self._placer.expect(allocation)
+        return allocation
+
     async def _take_back(self, now: float) -> None:
-        for uid, (node, since) in list(self._ours.items()):
+        for uid, promise in list(self._ours.items()):
             row = self._books.pods.get(uid)
-            if row is None or row.standing is Standing.BOUND or (row.nominated and row.nominated != node):
+            if row is None or row.standing is Standing.BOUND or (row.nominated and row.nominated != promise.node):
                 del self._ours[uid]
-            elif now - since > PATIENCE_S:
+            elif now - promise.since > PATIENCE_S:
                 del self._ours[uid]
-                if row.nominated == node:
+                if row.nominated == promise.node:
                     await self._set(row, "")
 
     async def _set(self, row: PodRow, node: str) -> None:

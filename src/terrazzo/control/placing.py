@@ -56,6 +56,7 @@ class Placer:
         self._books = books
         self._top = top
         self._last: OrderedDict[str, dict[str, int]] = OrderedDict()
+        self._expected: OrderedDict[str, Allocation] = OrderedDict()
 
     # -- filter and prioritize -----------------------------------------------------------------------------------
 
@@ -91,8 +92,8 @@ class Placer:
         counts = counts_of(request)
         plain = books.plain.fitting(names, counts) if counts else []
         ranked = [each.node for each in books.engine.rank(request, limit, among=names)]
-        if books.nominated:
-            ranked = [name for name in ranked if self._beside(request, name) is not None]
+        promised = books.nominated
+        ranked = [name for name in ranked if not promised.get(name) or self._beside(request, name) is not None]
         return plain[:limit] + ranked[: limit - min(limit, len(plain))]
 
     def _why_not(
@@ -126,34 +127,57 @@ class Placer:
     # -- nominated pods ------------------------------------------------------------------------------------------
 
     def _beside(self, request: PodRequest, node: str) -> Allocation | None:
-        """Return what the pod gets on a node beside the pods that were promised a place there and come first."""
+        """Return what the pod gets on a node beside the pods that were promised a place there and come first.
+
+        Of two pods of one priority that were both promised a place the one that is asked about comes first.
+        """
         books = self._books
-        first = [
-            row.request
-            for uid, row in books.nominated.get(node, {}).items()
-            if uid != request.key and row.request.priority >= request.priority
-        ]
+        there = books.nominated.get(node, {})
+        least = request.priority + (request.key in there)
+        first = [(row.request, node) for uid, row in there.items() if row.request.priority >= least]
         if not first:
             return books.engine.try_on(request, node)
-        with self.placed(first, node):
+        with self.placed(first, but=request.key):
             return books.engine.try_on(request, node)
 
     @contextmanager
-    def placed(self, requests: Iterable[PodRequest], node: str) -> Iterator[None]:
-        """Have these pods hold what they would get on a node while the block runs."""
+    def placed(self, promised: Iterable[tuple[PodRequest, str]], *, but: str = "") -> Iterator[None]:
+        """Have these pods hold what they would get on their nodes while the block runs, one of them left out."""
         fleet, taken = self._books.ledger.fleet, []
         try:
-            for each in requests:
-                if fleet.allocation(each.key) is not None:
+            for request, node in promised:
+                if request.key == but or fleet.allocation(request.key) is not None:
                     continue
-                found = self._books.engine.try_on(self._settled(each), node)
-                if found is not None:
-                    fleet.grant(found)
-                    taken.append(each.key)
+                if self._promise(request, node):
+                    taken.append(request.key)
             yield
         finally:
             for uid in taken:
                 fleet.release(uid)
+
+    def _promise(self, request: PodRequest, node: str) -> bool:
+        """Have a pod hold what was expected for it last, or what it gets now where that is not to be had any more."""
+        fleet = self._books.ledger.fleet
+        known = self._expected.get(request.key)
+        if known is not None and known.node == node:
+            try:
+                fleet.grant(known)
+            except LedgerError:
+                pass
+            else:
+                return True
+        found = self._books.engine.try_on(self._settled(request), node)
+        if found is None:
+            return False
+        fleet.grant(found)
+        self.expect(found)
+        return True
+
+    def expect(self, allocation: Allocation) -> None:
+        """Note what a pod is going to get: a nominated pod is looked at again and again until it is bound."""
+        self._expected[allocation.pod] = allocation
+        if len(self._expected) > REMEMBERED:
+            self._expected.popitem(last=False)
 
     def _settled(self, request: PodRequest) -> PodRequest:
         try:
