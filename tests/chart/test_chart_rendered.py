@@ -138,6 +138,50 @@ def test_selectors_never_change() -> None:
     assert all("version" not in key for selector in old.values() for key in selector["matchLabels"])
 
 
+def test_what_the_services_fill_goes_with_the_release() -> None:
+    """Rendered empty: Helm then removes it, and never writes over what is in it."""
+    for mode, leases in (("sidecar", 3), ("service", 2)):
+        objects = render(f"extender.mode={mode}")
+        assert len(kind(objects, "Lease")) == leases
+        (secret,) = kind(objects, "Secret")
+        granted = {
+            (resource, name)
+            for role in kind(objects, "Role")
+            for rule in role["rules"]
+            for resource in rule["resources"]
+            for name in rule.get("resourceNames", ())
+        }
+        assert ("secrets", secret["metadata"]["name"]) in granted
+        for each in [secret, *kind(objects, "Lease")]:
+            assert set(each) == {"apiVersion", "kind", "metadata"}
+        for each in kind(objects, "Lease"):
+            assert ("leases", each["metadata"]["name"]) in granted
+    assert not kind(render("webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=x"), "Secret")
+
+
+def test_only_who_serves_tls_holds_the_key() -> None:
+    def holders(mode: str) -> set[str]:
+        return {
+            subject["name"]
+            for binding in kind(render(f"extender.mode={mode}"), "RoleBinding")
+            if binding["roleRef"]["name"] == "terrazzo-certificate"
+            for subject in binding["subjects"]
+        }
+
+    assert holders("sidecar") == {"terrazzo-controller"}
+    assert holders("service") == {"terrazzo-controller", "terrazzo-scheduler"}
+
+
+def test_a_rollout_and_a_drain_come_to_an_end_where_only_the_leader_is_ready() -> None:
+    objects = render("extender.mode=service")
+    deployment = next(e for e in kind(objects, "Deployment") if e["metadata"]["name"] == "terrazzo-scheduler")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/leadz"
+    assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
+    assert [e["metadata"]["name"] for e in kind(objects, "PodDisruptionBudget")] == ["terrazzo-controller"]
+    assert len(kind(render(), "PodDisruptionBudget")) == 2
+
+
 def test_webhooks_match_their_service_and_ports() -> None:
     objects = render()
     service = next(each for each in kind(objects, "Service") if each["metadata"]["name"] == "terrazzo-webhook")
