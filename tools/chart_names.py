@@ -9,15 +9,26 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from terrazzo.dialects import catalogue
 from terrazzo.dialects.names import all_names
 
 TARGET = Path(__file__).parents[1] / "deploy" / "chart" / "files" / "names.txt"
 HEAD = "# Resource names that our extender looks after; made by tools/chart_names.py."
 
 
+MIG = "nvidia.com/mig-"
+
+
+def names() -> list[str]:
+    """Return all names of the tables, and those of the slices that the chip tables know: a scheduler needs each."""
+    geometries = [chip.geometry for chip in catalogue.chips("nvidia") if chip.geometry is not None]
+    slices = {MIG + profile.name for geometry in geometries for profile in geometry.profiles}
+    return sorted({*all_names(), *slices})
+
+
 def text() -> str:
     """Return the file."""
-    return "\n".join((HEAD, *all_names())) + "\n"
+    return "\n".join((HEAD, *names())) + "\n"
 
 
 if __name__ == "__main__":

@@ -108,7 +108,9 @@ def test_names_are_those_of_the_tables() -> None:
     assert chart_names.TARGET.read_text("utf-8") == chart_names.text(), "run tools/chart_names.py"
     config = yaml.safe_load(data(render(), "terrazzo-kube-scheduler", "scheduler.yaml"))
     (extender,) = config["extenders"]
-    assert {each["name"] for each in extender["managedResources"]} == set(all_names())
+    managed = {each["name"] for each in extender["managedResources"]}
+    assert managed == set(chart_names.names()) > set(all_names())
+    assert "nvidia.com/mig-1g.10gb" in managed
     assert all(each["ignoredByScheduler"] for each in extender["managedResources"])
     assert extender["nodeCacheCapable"] is True
     assert config["percentageOfNodesToScore"] == 100

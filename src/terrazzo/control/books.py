@@ -14,9 +14,9 @@ from terrazzo.admission import FleetSummary, summarise
 from terrazzo.admission import vendors as vendor_rules
 from terrazzo.control.plain import PlainNodes, counts_of
 from terrazzo.control.pods import PodRow, Standing, row_of, version_of
+from terrazzo.control.requests import Requests
 from terrazzo.dialects import holdings, inventory
 from terrazzo.dialects.names import is_device_name
-from terrazzo.dialects.normalise import normalise
 from terrazzo.dialects.readers import Source, slices
 from terrazzo.model.allocation import Allocation
 from terrazzo.model.errors import InputError, RequestError
@@ -68,6 +68,7 @@ class Books:
         self.mapped: dict[str, str] = {}
         self.device_names: dict[str, dict[str, tuple[str, str]]] = {}
         self._note = note
+        self._requests = Requests()
         self._nodes: dict[str, k8s.Node] = {}
         self._slices: dict[str, dict[str, k8s.ResourceSlice]] = {}
         self._slice_node: dict[str, str] = {}
@@ -259,7 +260,7 @@ class Books:
     def _held(self, pod: k8s.Pod, request: PodRequest, node: str) -> Allocation | None:
         nodes = {node: known} if (known := self.ledger.fleet.node(node)) is not None else {}
         try:
-            written = holdings.read(pod, nodes) if request.asks_devices else None
+            written = holdings.read(pod, nodes, request) if request.asks_devices else None
         except InputError as error:
             self._note(str(error))
             written = None
@@ -274,7 +275,7 @@ class Books:
     def request_of(self, pod: k8s.Pod) -> PodRequest:
         """Return what a pod asks for; a pod that runs although it asks for nonsense holds CPU and memory at least."""
         try:
-            return normalise(pod).request
+            return self._requests.of(pod)
         except RequestError as error:
             if not pod.spec.node_name:
                 self._note(str(error))

@@ -24,10 +24,10 @@ def counts_of(request: PodRequest) -> Counts | None:
     before: Counts = {}
     for container in request.containers:
         for ask in container.asks:
-            words = [lookup(name) for name in ask.words]
-            if not ask.whole or len(ask.words) != 1 or words[0] is None or words[0].role is not Role.COUNT:
-                return None
-            if not words[0].phrase.vendor:
+            word = lookup(ask.words[0]) if len(ask.words) == 1 else None
+            # A slice by name is a resource of its own to a vendor's plugin, as a whole device is.
+            served = word is not None and (word.role is Role.PROFILE or (word.role is Role.COUNT and ask.whole))
+            if word is None or not served or not word.phrase.vendor:
                 return None
             into = before if container.kind == "init" else running
             name = ask.words[0]

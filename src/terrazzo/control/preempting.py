@@ -130,11 +130,8 @@ class Preemptor:
         among = sorted(lower, key=lambda node: (-lower[node], node))[:NODES]
         if not among:
             return None
-        with books.ledger.fleet.without(leaving):
-            # Where it fits once those who are leaving have left, nobody else has to go.
-            if books.engine.fits(request):
-                return None
-        found = cheapest_victims(books.engine, request, tuple(self._budgets.values()), among=among)
+        budgets = tuple(self._budgets.values())
+        found = cheapest_victims(books.engine, request, budgets, among=among, leaving=leaving)
         return found if found is not None and not found.violations else None
 
     async def _nominate(self, row: PodRow, node: str) -> bool:

@@ -129,6 +129,7 @@ def test_counts_of_vendors_nodes() -> None:
     plain.give_back("p")
     assert plain.left("b", "nvidia.com/gpu") == 2
     assert plain.left("a", "example.com/fpga") == 0
+    assert counts_of(made.request_of(pod("p", {"nvidia.com/mig-1g.10gb": 2}))) == {"nvidia.com/mig-1g.10gb": 2}
     assert counts_of(made.request_of(pod("p", PART))) is None
     assert counts_of(made.request_of(pod("p", {"terrazzo.io/gpu": 1}))) is None
 

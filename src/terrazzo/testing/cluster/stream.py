@@ -87,7 +87,7 @@ class Stream:
 
     def settled(self, deadline_s: float = 90) -> int:
         """Wait until every pod is bound or told why not, delete them all, and return how many were bound."""
-        bound = wait_until(self._answered, "every pod is bound or told why not", deadline_s=deadline_s)
+        bound = wait_until(self._answered, "every pod is bound or told why not", deadline_s=deadline_s, step_s=0.5)
         for pod in self.stack.plane.admin.list(POD, self.namespace):
             with suppress(ApiError):
                 self.stack.plane.admin.delete(POD, pod["metadata"]["name"], self.namespace, grace_s=0)
