@@ -21,8 +21,8 @@ MIG = "nvidia.com/mig-"
 
 def names() -> list[str]:
     """Return all names of the tables, and those of the slices that the chip tables know: a scheduler needs each."""
-    geometries = [chip.geometry for chip in catalogue.chips("nvidia") if chip.geometry is not None]
-    slices = {MIG + profile.name for geometry in geometries for profile in geometry.profiles}
+    tables = [catalogue.geometry(chip.geometry) for chip in catalogue.chips("nvidia") if chip.geometry]
+    slices = {MIG + profile.name for table in tables if table is not None for profile in table.profiles}
     return sorted({*all_names(), *slices})
 
 
