@@ -52,7 +52,7 @@ class _MigSlice(NamedTuple):
     start: int
 
 
-def read(pod: Pod, nodes: Mapping[str, Node]) -> Allocation | None:
+def read(pod: Pod, nodes: Mapping[str, Node], request: PodRequest | None = None) -> Allocation | None:
     """Return what the pod's annotations say it holds, or None when they say nothing or the pod has ended.
 
     Devices that the node does not list are kept: what is running is running.
@@ -60,6 +60,7 @@ def read(pod: Pod, nodes: Mapping[str, Node]) -> Allocation | None:
     Args:
         pod: a pod that was bound.
         nodes: the nodes of the dump, by name.
+        request: what the pod asks for, where that is known already.
 
     Raises:
         InputError: an annotation is damaged, or was written for another pod.
@@ -74,7 +75,7 @@ def read(pod: Pod, nodes: Mapping[str, Node]) -> Allocation | None:
         grants = _ours(pod, annotations[state.ALLOCATION], f"{title}: annotation {state.ALLOCATION}")
     else:
         grants = _theirs(pod, node, devices, title)
-    return allocation(_request(pod), node, grants, devices) if grants else None
+    return allocation(request or _request(pod), node, grants, devices) if grants else None
 
 
 def _request(pod: Pod) -> PodRequest:
