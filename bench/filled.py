@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import decision
+import msgspec
 import numpy as np
 
 from terrazzo.dialects import holdings
@@ -69,8 +70,15 @@ def pod_object(request: PodRequest, version: int = 0) -> dict[str, Any]:
     }
 
 
-def bound(made: list[Node], devices: int, count: int, version: int) -> Iterator[dict[str, Any]]:
-    """Yield pods that the engine has placed and that run, as many as fit of ``count``."""
+def bound(made: list[Node], devices: int, count: int, version: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield pods that the engine has placed and that run, as many as fit of ``count``.
+
+    Args:
+        made: the nodes.
+        devices: of each node.
+        count: pods to place.
+        version: resourceVersion of the first; 0 for pods that an API server is to give UID, version and age.
+    """
     fleet = Fleet(made)
     engine = Engine(fleet)
     for number, request in enumerate(decision.requests(devices, count, np.random.default_rng(1))):
@@ -80,6 +88,10 @@ def bound(made: list[Node], devices: int, count: int, version: int) -> Iterator[
             continue
         fleet.grant(found)
         body = pod_object(request, version + number)
+        if not version:
+            for name in ("uid", "resourceVersion", "creationTimestamp"):
+                del body["metadata"][name]
+            found = msgspec.structs.replace(found, pod="")
         body["metadata"]["annotations"][ALLOCATION] = holdings.written(found)
         body["spec"]["nodeName"] = found.node
         body["status"] = {"phase": "Running"}
