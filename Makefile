@@ -29,7 +29,7 @@ kube: ## build the parts of a Kubernetes from Go modules, once, into a cache (ab
 	@tools/kube/build
 
 test-cluster: $(DEV_STAMP) kube ## the tests against real parts of Kubernetes, two versions
-	@TERRAZZO_MUST_CLUSTER=1 $(PYTEST) -m cluster tests/cluster
+	@TERRAZZO_MUST_CLUSTER=1 $(PYTEST) -n $(JOBS) --dist loadfile -m cluster tests/cluster
 
 lint: $(DEV_STAMP) ## style, types, layers
 	@failed=0; \

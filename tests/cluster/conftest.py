@@ -16,8 +16,10 @@ import pytest
 from terrazzo.kube.kinds import NAMESPACE, NODE
 from terrazzo.model.errors import TerrazzoError
 from terrazzo.model.node import Node
+from terrazzo.testing.builders import SHARED, make_node
 from terrazzo.testing.cluster import VERSIONS, ControlPlane, Kwok, part
 from terrazzo.testing.cluster.runs import open_runs
+from terrazzo.testing.cluster.stack import Stack
 
 HERE = Path(__file__).parent
 MUST = "TERRAZZO_MUST_CLUSTER"
@@ -88,3 +90,12 @@ def add_nodes(control_plane: ControlPlane) -> Iterator[AddNodes]:
             control_plane.add_nodes(nodes, **more)
 
         yield add
+
+
+@pytest.fixture(params=["dra", "classic"])
+def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """Give four nodes with four devices each and Terrazzo, once per ledger; nobody else uses them."""
+    with Stack(ledger=request.param, history=True) as made:
+        Kwok(made.plane).start()
+        made.add_nodes([make_node(f"gpu-{i}", SHARED[0], 4) for i in range(4)])
+        yield made

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Self
 
@@ -31,11 +33,20 @@ class Stream:
         number: pods to create in all.
         per_second: how fast; the API server may be slower.
         most: pods at once; beyond, one is deleted for each that is created.
+        burst: pods created at the same time.
         seed: of chance.
     """
 
     def __init__(
-        self, stack: Stack, namespace: str, *, number: int, per_second: float = 50, most: int = 60, seed: int = 1
+        self,
+        stack: Stack,
+        namespace: str,
+        *,
+        number: int,
+        per_second: float = 50,
+        most: int = 60,
+        burst: int = 1,
+        seed: int = 1,
     ) -> None:
         self.stack = stack
         self.namespace = namespace
@@ -43,6 +54,7 @@ class Stream:
         self.created = 0
         self._pause_s = 1 / per_second
         self._most = most
+        self._burst = burst
         self._random = random.Random(seed)  # noqa: S311 - a stream that can be had again
         self._alive: list[str] = []
         self._stop = threading.Event()
@@ -68,22 +80,34 @@ class Stream:
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        admin = self.stack.plane.admin
         while self.created < self.number and not self._stop.is_set():
-            name = f"s{self.created}"
-            pod = pod_object(name, self._random.choice(LIMITS), annotations={"terrazzo.io/vendor": "nvidia"})
+            until = min(self.number, self.created + self._burst)
+            self.stack.plane.admin.run(self._burst_of(range(self.created, until)))
+            self.created = until
+            time.sleep(self._pause_s * self._burst)
+
+    async def _burst_of(self, numbers: Iterable[int]) -> None:
+        await asyncio.gather(*(self._one(f"s{number}") for number in numbers))
+
+    async def _one(self, name: str) -> None:
+        """Create one pod, and delete another where there are enough; again and again while the API server is away."""
+        client = self.stack.plane.admin.client
+        pod = pod_object(name, self._random.choice(LIMITS), annotations={"terrazzo.io/vendor": "nvidia"})
+        victim = ""
+        if len(self._alive) >= self._most:
+            victim = self._alive.pop(self._random.randrange(len(self._alive)))
+        self._alive.append(name)
+        while not self._stop.is_set():
             try:
-                if len(self._alive) >= self._most:
-                    victim = self._alive.pop(self._random.randrange(len(self._alive)))
-                    admin.delete(POD, victim, self.namespace, grace_s=0)
-                admin.create(POD, pod, self.namespace)
+                if victim:
+                    await client.delete(POD, victim, self.namespace, grace_s=0)
+                await client.create(POD, pod, self.namespace)
             except ApiError as error:
-                if error.status != 409:
-                    time.sleep(0.5)  # the API server is away: the test's doing
-                    continue
-            self._alive.append(name)
-            self.created += 1
-            time.sleep(self._pause_s)
+                if error.status == 409:
+                    return
+                await asyncio.sleep(0.5)
+            else:
+                return
 
     def settled(self, deadline_s: float = 90) -> int:
         """Wait until every pod is bound or told why not, delete them all, and return how many were bound."""
