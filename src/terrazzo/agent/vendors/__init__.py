@@ -1,4 +1,4 @@
-"""One backend per vendor behind one small port (not built yet).
+"""One backend per vendor behind one small port.
 
-Promise: a wedged or lying vendor library gives ``unknown`` with a reason, never a shorter list of devices.
+Promise: a wedged or lying vendor library gives a ``Failure`` with a reason, never a shorter list of devices.
 """
