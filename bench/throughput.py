@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import machine
@@ -76,7 +77,7 @@ async def bound_times(client: Client, pods: int) -> list[float]:
 
 def cpu_s(process: Process) -> float:
     """Return the processor time that a process has used."""
-    with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+    with Path(f"/proc/{process.pid}/stat").open(encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -184,8 +185,8 @@ def main() -> int:
     for name, ratio in found["ratios"].items():
         budget = TO_ALL if name.endswith("stock_all") else TO_SAMPLED
         print(f"{name}: {ratio} (budget {budget})")
-    budget = {"budget_to_stock_all": TO_ALL, "budget_to_stock_sampled": TO_SAMPLED}
-    machine.finish("throughput", {**found, **budget}, as_json=options.json, keep=not options.quick)
+    limits = {"budget_to_stock_all": TO_ALL, "budget_to_stock_sampled": TO_SAMPLED}
+    machine.finish("throughput", {**found, **limits}, as_json=options.json, keep=not options.quick)
     return 0
 
 

@@ -188,7 +188,8 @@ class Binder:
         text = holdings.written(allocation)
         version = await self._patch_images(request, allocation) or str(seen)
         if ledger != "dra":
-            await self._post_binding(request, allocation, text if ledger == "classic" else "", version)
+            text = text if ledger == "classic" else ""
+            await self._post_binding(request, allocation, text, self._latest(request, version))
             return
         name = claims.claim_name(request.name, request.key, secrets.token_hex(8))
         names = self._books.device_names.get(allocation.node, {})
@@ -205,10 +206,7 @@ class Binder:
             await self._client.replace(
                 CLAIM, {**body, "status": allocated}, name, request.namespace, subresource="status"
             )
-            status = {"metadata": {"resourceVersion": version, "uid": request.key}}
-            status["status"] = claims.pod_status(name, request, allocation)
-            answer = await self._client.patch(POD, status, request.name, request.namespace, subresource="status")
-            version = decode(answer, k8s.Pod).metadata.resource_version
+            version = await self._point(name, request, allocation, self._latest(request, version))
             await self._post_binding(request, allocation, text, version)
         except (Unreachable, ServerFault):
             raise
@@ -216,6 +214,34 @@ class Binder:
             if made is not None:
                 await self.undo(request.namespace, name, made.metadata.uid)
             raise
+
+    def _latest(self, request: PodRequest, version: str) -> str:
+        """Return the newest version of a pod that is known, as long as nobody else has bound it or is about to."""
+        row = self._books.pods.get(request.key)
+        if row is None or row.node or row.claim or row.version <= int(version):
+            return version
+        return str(row.version)
+
+    async def _point(self, claim: str, request: PodRequest, allocation: Allocation, version: str) -> str:
+        """Have the pod's status name its claim; return the version after that.
+
+        Once more where the pod has changed meanwhile, but not in this: a nomination may cross a bind, and the claim
+        is as good as before.
+
+        Raises:
+            Conflict: somebody else is at it.
+        """
+        status = claims.pod_status(claim, request, allocation)
+        body: dict[str, Any] = {"metadata": {"resourceVersion": version, "uid": request.key}, "status": status}
+        try:
+            answer = await self._client.patch(POD, body, request.name, request.namespace, subresource="status")
+        except Conflict:
+            fresh = await self._fetched(request.key, request.namespace, request.name)
+            if fresh.node or fresh.leaving or fresh.claim:
+                raise
+            body["metadata"]["resourceVersion"] = str(fresh.version)
+            answer = await self._client.patch(POD, body, request.name, request.namespace, subresource="status")
+        return decode(answer, k8s.Pod).metadata.resource_version
 
     async def _patch_images(self, request: PodRequest, allocation: Allocation) -> str:
         """Put in the images that the policy names for the vendor whose devices a container got.

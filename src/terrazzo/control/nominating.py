@@ -19,8 +19,9 @@ from terrazzo.model.allocation import Allocation
 from terrazzo.model.errors import RequestError
 from terrazzo.model.request import PodRequest
 
-AHEAD = 4
-"""Pods at the head of the queue that kube-scheduler pops before a nomination could reach it."""
+AHEAD = 24
+"""Pods at the head of the queue that kube-scheduler pops before a nomination could reach it: a nomination that crosses
+a bind is written in vain, and the bind has to look at the pod again."""
 BATCH = 96
 MOST = 384
 """Nominations outstanding at once: others' filtering has to count each of them."""
@@ -62,22 +63,24 @@ class Nominator:
         queued = self._queued()
         if not self._backlog or len(queued) < self._backlog:
             return 0
-        room = MOST - len(self._ours)
-        plan = self.plan(queued[AHEAD : AHEAD + min(BATCH, room)]) if room > 0 else []
+        room = min(BATCH, MOST - len(self._ours))
+        told = self._ours
+        next_ = [row for row in queued[AHEAD:] if not (row.soft or row.nominated or row.uid in told)]
+        plan = self.plan(next_[:room]) if room > 0 else []
         for row, node in plan:
             self._ours[row.uid] = _Promise(row.request, node, now)
         await asyncio.gather(*(self._set(row, node) for row, node in plan))
         return len(plan)
 
     def _queued(self) -> list[PodRow]:
+        """Return the pods that queue up, in the order in which kube-scheduler takes them."""
         found = [
             row
             for row in self._books.pods.values()
-            if row.standing is Standing.QUEUED
-            and row.scheduler == self._scheduler
-            and not (row.soft or row.nominated or row.leaving or row.uid in self._ours)
+            if row.standing is Standing.QUEUED and row.scheduler == self._scheduler and not row.leaving
         ]
-        return sorted(found, key=lambda row: (-row.request.priority, row.request.created_s, row.version))
+        # Of one second the books have them in the order in which they came.
+        return sorted(found, key=lambda row: (-row.request.priority, row.request.created_s))
 
     def plan(self, rows: list[PodRow]) -> list[tuple[PodRow, str]]:
         """Return a node for each pod that fits now, all of them and all nominated pods together."""
