@@ -38,7 +38,7 @@ class Access(NamedTuple):
 def find(path: str = "", context: str = "") -> Access:
     """Return the access that a person at a shell or a pod expects.
 
-    A path that is given, else ``KUBECONFIG``, else the pod's account, else ``~/.kube/config``.
+    A path that is given, else the first of ``KUBECONFIG``, else the pod's account, else ``~/.kube/config``.
 
     Raises:
         InputError: there is none, or it cannot be read.
@@ -89,11 +89,27 @@ def from_kubeconfig(path: Path, context: str = "") -> Access:
     chosen = _entry(body, "contexts", "context", name, path)
     cluster = _entry(body, "clusters", "cluster", str(chosen.get("cluster", "")), path)
     user = _entry(body, "users", "user", str(chosen.get("user", "")), path) if chosen.get("user") else {}
+    _refuse_unsupported(cluster, user, path)
     server = str(cluster.get("server") or "").rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise InputError(f"server {server!r} is no URL", where=f"{path}: cluster {chosen.get('cluster')}")
     tls = _tls(cluster, user, path) if server.startswith("https://") else None
     return Access(server, tls, _token(user, path), str(chosen.get("namespace") or "default"))
+
+
+def _refuse_unsupported(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> None:
+    """Refuse what would silently be left out: acting as somebody else than the file says is worse than not acting."""
+    for entry, section, names in (
+        (cluster, "cluster", ("proxy-url", "tls-server-name")),
+        (user, "user", ("as", "as-groups", "as-uid", "auth-provider", "username", "password")),
+    ):
+        for name in names:
+            if entry.get(name):
+                remedy = "use a client certificate, a token or exec, and reach the server directly"
+                raise InputError(f"{name} is not supported", where=f"{path}: {section}", remedy=remedy)
+    has = {name: bool(user.get(name) or user.get(f"{name}-data")) for name in ("client-certificate", "client-key")}
+    if len(set(has.values())) > 1:
+        raise InputError("has a client certificate or key without the other", where=f"{path}: user")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -144,14 +160,15 @@ def _load_chain(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         pair = Path(folder) / "pair.pem"
         pair.touch(mode=0o600)
         pair.write_bytes(certificate + b"\n" + key)
-        tls.load_cert_chain(pair)
+        # Without this OpenSSL would ask at the terminal for the password of an encrypted key.
+        tls.load_cert_chain(pair, password="")
 
 
 def _data(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
     inline = entry.get(f"{field}-data")
     if inline:
         try:
-            return base64.b64decode(str(inline), validate=True)
+            return base64.b64decode("".join(str(inline).split()), validate=True)
         except binascii.Error as error:
             raise ValueError(f"{field}-data is not base64: {error}") from None
     name = entry.get(field)
@@ -167,8 +184,12 @@ def _token(user: dict[str, Any], path: Path) -> Token:
     if isinstance(plugin, dict):
         if not plugin.get("command"):
             raise InputError("exec names no command", where=f"{path}: user")
-        env = {str(e.get("name")): str(e.get("value", "")) for e in plugin.get("env") or () if isinstance(e, dict)}
-        command = [str(plugin["command"]), *(str(arg) for arg in plugin.get("args") or ())]
+        lists = {name: plugin.get(name) or [] for name in ("args", "env")}
+        for name, value in lists.items():
+            if not isinstance(value, list):
+                raise InputError(f"exec {name} is no list", where=f"{path}: user")
+        env = {str(e.get("name")): str(e.get("value", "")) for e in lists["env"] if isinstance(e, dict)}
+        command = [str(plugin["command"]), *(str(arg) for arg in lists["args"])]
         version = str(plugin.get("apiVersion") or "client.authentication.k8s.io/v1")
         return PluginToken(command, env, version, path.parent)
     return FixedToken()

@@ -116,10 +116,13 @@ class Client:
         query = {"limit": str(PAGE), **_selectors(labels, fields)}
         while True:
             page = _decode(await self.call("GET", path, query=query), _Page, path)
+            if not page.metadata.resource_version:
+                # Whatever this is, it is no list, and must not be taken for an empty one.
+                raise Garbled("answered no list", where=path)
             for raw in page.items or ():
                 try:
                     items.append(decoder.decode(raw))
-                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                     damaged.append(f"{path}: {_name_in(raw)} cannot be read ({error})")
             if not page.metadata.continue_:
                 return Listing(items, page.metadata.resource_version, tuple(damaged))
@@ -190,6 +193,7 @@ class Client:
         Raises:
             ApiError: see ``terrazzo.kube.errors``.
         """
+        refused = False
         for attempt in range(ATTEMPTS):
             try:
                 async with self._answer(verb, path, body, query, form, deadline_s or self._deadline_s) as answer:
@@ -200,8 +204,9 @@ class Client:
                     raise
                 await self._pause(attempt, error)
             except Unauthorized:
-                if attempt:
+                if refused:
                     raise
+                refused = True
             except (ServerFault, Unreachable) as error:
                 if once or attempt == ATTEMPTS - 1:
                     raise
@@ -252,7 +257,7 @@ class Client:
         if answer.status == 401:
             self.access.token.refused()
         if answer.status >= 300:
-            said = (await answer.read())[: 1 << 16]
+            said = await answer.content.read(1 << 16)
             raise from_answer(answer.status, said, where=where, retry_after=answer.headers.get("Retry-After", ""))
         kind = answer.headers.get("Content-Type", "")
         if "json" not in kind:
@@ -294,7 +299,7 @@ class _Named(Struct):
 def _name_in(raw: Raw) -> str:
     try:
         metadata = msgspec.json.decode(raw, type=_Named).metadata
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return "an object"
     return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}".strip("/") or "an object"
 
@@ -302,7 +307,7 @@ def _name_in(raw: Raw) -> str:
 def _decode(body: bytes, type_: type[_T], where: str) -> _T:
     try:
         return msgspec.json.decode(body, type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Garbled(f"cannot be read ({error})", where=where) from None
 
 

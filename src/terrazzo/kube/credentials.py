@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -64,7 +66,7 @@ class FileToken:
         if now - self._read >= REREAD_S or not self._text:
             try:
                 self._text = self._path.read_text("utf-8").strip()
-            except OSError as error:
+            except (OSError, UnicodeDecodeError) as error:
                 if not self._text:
                     raise Unauthorized(f"cannot read the token ({error})", where=str(self._path)) from None
             self._read = now
@@ -123,16 +125,20 @@ class PluginToken:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command, env=self._env, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise Unauthorized(f"cannot be started ({error.strerror})", where=where) from None
         try:
             out, err = await asyncio.wait_for(process.communicate(), PLUGIN_S)
         except TimeoutError:
-            process.kill()
-            await process.wait()
             raise Unauthorized(f"said nothing for {PLUGIN_S} s", where=where) from None
+        finally:
+            if process.returncode is None:
+                # Whatever it started goes with it, also when we are the ones who are stopped.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.communicate()
         if process.returncode:
             said = err.decode("utf-8", "replace").strip()[-200:]
             raise Unauthorized(f"ended with {process.returncode}: {said}", where=where)

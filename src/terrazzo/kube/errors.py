@@ -66,6 +66,8 @@ class Garbled(ApiError):
     """An answer that is not what an API server says: HTML of a proxy, or JSON of another shape."""
 
 
+LONGEST_WAIT_S = 60.0
+"""However long a server asks to wait, the next try is not further away."""
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone, 413: Invalid,
     415: Invalid, 422: Invalid, 429: TooMany,
@@ -90,7 +92,7 @@ def from_answer(status: int, body: bytes, *, where: str, retry_after: str = "") 
     """Return the error that an answer with this status and body is."""
     try:
         said = msgspec.json.decode(body, type=Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         said = Status()
     kind = _BY_STATUS.get(status, ServerFault if status >= 500 else Invalid)
     if said.kind != "Status":
@@ -100,12 +102,12 @@ def from_answer(status: int, body: bytes, *, where: str, retry_after: str = "") 
         return kind(
             f"answered {status} with {start!r}", where=where, status=status, retry_after_s=_seconds(retry_after)
         )
-    wait = _seconds(retry_after) or (said.details.retry_after_seconds if said.details else 0)
+    wait = _seconds(retry_after) or min(float(said.details.retry_after_seconds if said.details else 0), LONGEST_WAIT_S)
     return kind(said.message or f"status {status}", where=where, status=status, reason=said.reason, retry_after_s=wait)
 
 
 def _seconds(header: str) -> float:
     try:
-        return max(0.0, min(float(header), 60.0))
+        return max(0.0, min(float(header), LONGEST_WAIT_S))
     except ValueError:
         return 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any
@@ -48,16 +49,17 @@ class Teller:
     async def tell(self, about: Subject, reason: str, note: str, *, warning: bool = False, action: str = "") -> bool:
         """Post an event; False when it was said lately or cannot be said. An event is never worth failing for."""
         now = datetime.now(UTC)
-        key = (about.uid or about.name, reason, note)
-        if now.timestamp() - self._told.get(key, 0.0) < self._quiet_s:
+        key = (about.uid or f"{about.kind} {about.namespace}/{about.name}", reason, note)
+        if time.monotonic() - self._told.get(key, -self._quiet_s) < self._quiet_s:
             return False
-        self._told[key] = now.timestamp()
+        self._told[key] = time.monotonic()
         self._told.move_to_end(key)
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
         try:
             await self._client.create(EVENT, self._event(about, reason, note, warning, action, now), _home(about))
         except ApiError:
+            self._told.pop(key, None)
             return False
         return True
 
@@ -73,7 +75,7 @@ class Teller:
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.name,
-            "metadata": {"name": f"{about.name[:200]}.{mark}", "namespace": _home(about)},
+            "metadata": {"name": f"{about.name[:200].rstrip('-.')}.{mark}", "namespace": _home(about)},
             "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": self._reporter,
             "reportingInstance": self._instance,

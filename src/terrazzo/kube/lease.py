@@ -66,17 +66,19 @@ class Election:
         return time.monotonic() - self._renewed_at < RENEW_S
 
     async def lead(self, work: Callable[[], Awaitable[None]], said: Callable[[str], None]) -> None:
-        """Run ``work`` whenever this candidate leads, cancel it when it leads no more; for ever.
+        """Run ``work`` whenever this candidate leads, cancel it when it leads no more; until ``work`` ends by itself.
 
         Args:
-            work: runs until it is cancelled; an exception of its own ends everything.
+            work: runs until it is cancelled; an exception of its own is raised.
             said: is told of troubles, in sentences.
         """
         task: asyncio.Task[None] | None = None
         try:
             while True:
                 try:
-                    await asyncio.wait_for(self._try(), RENEW_S / 2)
+                    # A leader must know in time that it leads no more: before the lease can be anybody else's.
+                    async with asyncio.timeout(min(RENEW_S / 2, self._left_s()) if self.leads else RENEW_S / 2):
+                        await self._try()
                 except (ApiError, TimeoutError) as error:
                     said(f"lease {self._namespace}/{self._name}: {error or 'no answer in time'}")
                 if self.leads and task is None:
@@ -87,14 +89,21 @@ class Election:
                 wait = RETRY_S * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
                 if task is None:
                     await asyncio.sleep(wait)
-                else:
-                    done, _ = await asyncio.wait((task,), timeout=wait)
-                    for each in done:
-                        each.result()
+                    continue
+                done, _ = await asyncio.wait((task,), timeout=min(wait, max(0.0, self._left_s())))
+                if done:
+                    task.result()
+                    return
         finally:
-            if task is not None:
-                await _stop(task)
-            await self._give_back()
+            try:
+                if task is not None and not task.done():
+                    await _stop(task)
+            finally:
+                await self._give_back()
+
+    def _left_s(self) -> float:
+        """How long this candidate is still sure to lead, in seconds."""
+        return self._renewed_at + RENEW_S - time.monotonic()
 
     async def _try(self) -> None:
         try:
@@ -151,8 +160,8 @@ class Election:
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended; a cancellation of the caller itself goes on."""
     task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        return
+    await asyncio.wait((task,))
+    if not task.cancelled() and task.exception() is not None:
+        task.result()

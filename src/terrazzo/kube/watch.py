@@ -107,10 +107,13 @@ async def follow(
                     version, news = _read(line, decoder, kind)
                     failures = 0
                     yield news
-            # Ended in good order: go on from where it stopped.
-            await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311 - jitter
+            # Ended in good order: go on from where it stopped. One that ends at once, again and again, is trouble.
+            failures += 1
+            await asyncio.sleep(_wait(failures - 1) if failures > 1 else random.uniform(0, 0.05))  # noqa: S311 - jitter
         except Gone:
-            version = ""
+            version, failures = "", failures + 1
+            if failures > 1:
+                await asyncio.sleep(_wait(failures - 1))
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
             failures += 1
             if isinstance(error, Garbled):
@@ -161,11 +164,11 @@ def _read(line: bytes, decoder: msgspec.json.Decoder[_T], kind: Kind) -> tuple[s
         version = msgspec.json.decode(envelope.object, type=_Versioned).metadata.resource_version
         if envelope.type == "BOOKMARK":
             return version, Mark(version)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Garbled(f"said something that cannot be read ({error})", where=f"WATCH {kind.plural}") from None
     try:
         item = decoder.decode(envelope.object)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # One object that nobody can read must not stop us from following the others.
         return version, Trouble(f"WATCH {kind.plural}: an object cannot be read ({error})")
     make: Callable[[Any], News[_T]] = Deleted if envelope.type == "DELETED" else Changed
@@ -178,7 +181,7 @@ def _why(error: BaseException, kind: Kind) -> str:
     return f"WATCH {kind.plural}: {str(error) or type(error).__name__}"
 
 
-def _wait(failures: int, error: BaseException) -> float:
+def _wait(failures: int, error: BaseException | None = None) -> float:
     asked = error.retry_after_s if isinstance(error, ApiError) else 0.0
     longest: float = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 10))
     return max(asked, longest * random.uniform(0.5, 1))  # noqa: S311 - jitter
