@@ -123,9 +123,10 @@ class Election:
             self._renewed_at = -float("inf")
             return
         body = self._object(spec.lease_transitions or 0, fresh=not ours, acquired=spec.acquire_time)
-        body["metadata"] = {"name": self._name, "namespace": self._namespace, "resourceVersion": version}
+        # A patch leaves labels and annotations alone that a chart, or a person, has put there.
+        change = {"metadata": {"resourceVersion": version}, "spec": body["spec"]}
         try:
-            answer = await self._client.replace(LEASE, body, self._name, self._namespace)
+            answer = await self._client.patch(LEASE, change, self._name, self._namespace)
         except Conflict:
             if not ours:
                 return
