@@ -52,6 +52,7 @@ class Books:
         policy: the cluster's.
         plain: nodes of vendors' plugins.
         pods: pods that ask for devices and have not ended, by UID.
+        unbound: those of them that have no node yet; few, where ``pods`` may be many.
         nominated: per node, the pods that are to come there.
         mapped: names that a DeviceClass takes from us, with the class.
         device_names: per node and UUID, pool and name of the device in its ResourceSlice.
@@ -64,6 +65,7 @@ class Books:
         self.policy = Policy()
         self.plain = PlainNodes()
         self.pods: dict[str, PodRow] = {}
+        self.unbound: dict[str, PodRow] = {}
         self.nominated: dict[str, dict[str, PodRow]] = {}
         self.mapped: dict[str, str] = {}
         self.device_names: dict[str, dict[str, tuple[str, str]]] = {}
@@ -285,10 +287,13 @@ class Books:
         before = self.pods.get(uid)
         if before is not None and before.nominated:
             self.nominated.get(before.nominated, {}).pop(uid, None)
+        self.unbound.pop(uid, None)
         if row is None:
             self.pods.pop(uid, None)
             return
         self.pods[uid] = row
+        if row.standing is not Standing.BOUND:
+            self.unbound[uid] = row
         if row.nominated and row.standing is not Standing.BOUND and not row.leaving:
             self.nominated.setdefault(row.nominated, {})[uid] = row
 
@@ -337,5 +342,5 @@ class Books:
 
     def waiting(self) -> list[PodRow]:
         """Return the pods that wait, the most urgent first, then the oldest."""
-        found = [row for row in self.pods.values() if row.waits]
+        found = [row for row in self.unbound.values() if row.waits]
         return sorted(found, key=lambda row: (-row.request.priority, row.request.created_s, row.uid))

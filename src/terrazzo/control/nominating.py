@@ -76,7 +76,7 @@ class Nominator:
         """Return the pods that queue up, in the order in which kube-scheduler takes them."""
         found = [
             row
-            for row in self._books.pods.values()
+            for row in self._books.unbound.values()
             if row.standing is Standing.QUEUED and row.scheduler == self._scheduler and not row.leaving
         ]
         # Of one second the books have them in the order in which they came.

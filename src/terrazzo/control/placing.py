@@ -255,7 +255,7 @@ class Placer:
     def is_crowded(self, request: PodRequest, crowd: int) -> bool:
         """Return whether a pod that is about to be created fits nowhere while so many wait already."""
         books = self._books
-        if sum(row.waits for row in books.pods.values()) < crowd:
+        if sum(row.waits for row in books.unbound.values()) < crowd:
             return False
         try:
             request = books.resolve(request)

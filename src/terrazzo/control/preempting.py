@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from terrazzo.control.books import Books
-from terrazzo.control.pods import PodRow, Standing
+from terrazzo.control.pods import PodRow
 from terrazzo.kube.client import Client
 from terrazzo.kube.errors import ApiError, NotFound
 from terrazzo.kube.events import Subject, Teller
@@ -84,7 +84,7 @@ class Preemptor:
         for row in rows:
             if row.nominated:
                 await self._take_back_late(row, now)
-            elif row.preempts and row.standing is Standing.REJECTED and self._is_due(row, now):
+            elif row.preempts and self._is_due(row, now):
                 helped += await self._help(row, now)
             if helped == 4:
                 break

@@ -32,6 +32,8 @@ SLOW_S = 1.0
 """Between two rounds of what is not urgent."""
 MOST_PENDING = 4096
 CHECK_S = 5.0
+SLOWEST_S, PODS_PER_S = 10.0, 5000
+"""Claims are compared with pods each second, more seldom in a large cluster: one look at all of them takes its time."""
 MOST_CHECKED = 2000
 """Grants up to which the books are checked against themselves."""
 
@@ -66,7 +68,7 @@ class Reconciler:
         self._log = log
         self._todo: deque[ins.Instruction] = deque(maxlen=MOST_PENDING)
         self._changed = asyncio.Event()
-        self._checked_at = -float("inf")
+        self._checked_at = self._mended_at = -float("inf")
         self._noticed: set[tuple[str, str]] = set()
         books.watchers.append(lambda _: self._changed.set())
 
@@ -104,8 +106,10 @@ class Reconciler:
 
     async def _slow(self) -> None:
         now = time.monotonic()
-        for what, number in (await self._claims.mend(now)).items():
-            self._count(what, number)
+        if now - self._mended_at >= min(SLOWEST_S, len(self._books.pods) / PODS_PER_S):
+            self._mended_at = now
+            for what, number in (await self._claims.mend(now)).items():
+                self._count(what, number)
         if self._preemptor is not None:
             self._count("preempted", await self._preemptor.round(now))
         await self._take_back_losers()
