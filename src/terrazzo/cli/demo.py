@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,4 +107,4 @@ def _print(story: Story, folder: Path) -> None:
 def _shown(path: Path) -> str:
     """Return the path as one would type it here: relative when it lies below the current folder."""
     full, here = path.resolve(), Path.cwd()
-    return str(full.relative_to(here) if full.is_relative_to(here) else full)
+    return shlex.quote(str(full.relative_to(here) if full.is_relative_to(here) else full))

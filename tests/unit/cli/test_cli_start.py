@@ -157,7 +157,7 @@ def test_the_demo_names_its_files_as_one_would_type_them(
     shown = CliRunner().invoke(cli.command, ["demo", "one-card"]).stdout
     [line] = [line for line in shown.splitlines() if line.startswith("files: ")]
     start = "examples" if below else str(examples.resolve())
-    assert all(Path(file).exists() and file.startswith(f"{start}/") for file in line.split()[1:])
+    assert all(Path(file).exists() and file.startswith(f"{start}/") for file in shlex.split(line)[1:])
 
 
 def test_the_tool_that_writes_the_reference_can_be_run_as_its_message_says() -> None:
