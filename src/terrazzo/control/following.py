@@ -92,25 +92,25 @@ class Followers:
         self._log.warning("note", said=sentence)
 
     async def run(self, default_policy: Policy) -> None:
-        """Follow for ever: nodes and what describes them first, then pods, so that grants find their devices."""
+        """Follow for ever.
+
+        Nodes and what describes them are heard first, then pods, so that grants find their devices; all lists are
+        fetched at once.
+        """
         self._default_policy = default_policy
         self._books.set_policy(default_policy)
-        first = [self._follow(NODE, k8s.Node, self._nodes), self._follow_policy()]
+        follows = [self._follow(NODE, k8s.Node, self._nodes), self._follow_policy()]
         if self._dra:
-            first += [self._follow(SLICE, k8s.ResourceSlice, self._slices)]
-            first += [self._follow(DEVICE_CLASS, k8s.DeviceClass, self._classes)]
-        before = list(self._listed.values())
-        rest = [self._follow(POD, k8s.Pod, self._pods)]
+            follows += [self._follow(SLICE, k8s.ResourceSlice, self._slices)]
+            follows += [self._follow(DEVICE_CLASS, k8s.DeviceClass, self._classes)]
+        before = tuple(self._listed.values())
+        follows += [self._follow(POD, k8s.Pod, self._pods, after=before)]
         if self._claims is not None:
-            rest += [self._follow(CLAIM, Claim, self._on_claims)]
+            follows += [self._follow(CLAIM, Claim, self._on_claims, after=before)]
         if self._preemptor is not None:
-            rest += [self._follow(BUDGET, k8s.DisruptionBudget, self._budgets)]
+            follows += [self._follow(BUDGET, k8s.DisruptionBudget, self._budgets, after=before)]
         async with asyncio.TaskGroup() as tasks:
-            for each in first:
-                tasks.create_task(each)
-            for event in before:
-                await event.wait()
-            for each in rest:
+            for each in follows:
                 tasks.create_task(each)
 
     def _follow(
@@ -120,13 +120,15 @@ class Followers:
         heard: Callable[[watch.News[_T]], None],
         namespace: str = "",
         fields: str = "",
+        after: tuple[asyncio.Event, ...] = (),
     ) -> Any:
         self._listed[kind.plural] = asyncio.Event()
-        return self._loop(kind, type_, heard, namespace, fields)
+        return self._loop(kind, type_, heard, namespace, fields, after)
 
     async def _loop(
-        self, kind: Kind, type_: type[_T], heard: Callable[[watch.News[_T]], None], namespace: str, fields: str
-    ) -> None:
+        self, kind: Kind, type_: type[_T], heard: Callable[[watch.News[_T]], None], namespace: str, fields: str,
+        after: tuple[asyncio.Event, ...],
+    ) -> None:  # fmt: skip
         while True:
             following = watch.follow(self._client, kind, type_, namespace, fields=fields)
             try:
@@ -135,6 +137,8 @@ class Followers:
                         self._figures.troubles.labels(kind.plural).inc()
                         self._log.warning("watch", kind=kind.plural, said=news.why)
                         continue
+                    for event in after:
+                        await event.wait()
                     heard(news)
                     if isinstance(news, watch.Listed):
                         self._listed[kind.plural].set()

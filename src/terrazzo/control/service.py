@@ -42,6 +42,8 @@ from terrazzo.model.errors import InputError, TerrazzoError
 from terrazzo.model.policy import Policy
 
 RETRY_S = 2.0
+GARBAGE_AFTER = 100_000
+"""New objects after which the collector looks at them."""
 
 
 class Role(StrEnum):
@@ -85,6 +87,8 @@ class Service:
         Raises:
             InputError: an address cannot be used.
         """
+        # What lists are decoded to lives on; looking through all of it again and again would double a cold start.
+        gc.set_threshold(GARBAGE_AFTER)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
