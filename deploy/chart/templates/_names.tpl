@@ -18,7 +18,9 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "terrazzo.schedulerImage" -}}
-{{- $version := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
+{{- /* Vendors add words to their versions, and people leave the patch out. */ -}}
+{{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor -}}
+{{- $version := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version | default (printf "v%s.%s.0" .Capabilities.KubeVersion.Major $minor) -}}
 {{ .Values.kubeScheduler.image }}:{{ .Values.kubeScheduler.tag | default $version }}
 {{- end }}
 
