@@ -25,6 +25,8 @@ def stack() -> Iterator[Stack]:
     with Stack() as made:
         Kwok(made.plane).start()
         made.add_nodes([make_node("gpu-0", SHARED[0], 40)])
+        made.plane.admin.create(POD, pod_object("first", PART), "default")
+        made.wait_bound(["first"])  # the node is ready then
         yield made
 
 
