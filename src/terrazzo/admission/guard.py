@@ -17,8 +17,8 @@ from terrazzo.model.policy import Policy
 from terrazzo.model.request import ContainerRequest, PodRequest
 from terrazzo.wire import kubernetes as wire
 
-MOST_REQUESTS = 32
-"""A ResourceClaim holds no more requests (resource.k8s.io/v1, ``spec.devices.requests``)."""
+MOST_RESULTS = 32
+"""Devices that one ResourceClaim can hold (resource.k8s.io/v1, ``status.allocation.devices.results``)."""
 
 UNCHOSEN = ("", "default-scheduler")
 """Kubernetes writes its default before it asks a webhook, so the default tells nothing of what the author wants."""
@@ -97,9 +97,11 @@ def check(pod: wire.Pod, request: PodRequest, policy: Policy) -> None:
     if pod.spec.node_name:
         what = f"nodeName is preset to {pod.spec.node_name}, so nobody would choose its devices"
         raise RequestError(what, where=where, remedy="use a nodeSelector for kubernetes.io/hostname instead")
-    number = sum(len(container.asks) for container in request.containers)
-    if number > MOST_REQUESTS:
-        raise RequestError(f"makes {number} requests, the most is {MOST_REQUESTS}", where=where, remedy="split the pod")
+    number = sum(ask.count for container in request.containers for ask in container.asks)
+    if number > MOST_RESULTS:
+        raise RequestError(
+            f"asks for {number} devices, a claim holds {MOST_RESULTS}", where=where, remedy="split the pod"
+        )
     for (path, container), asked in zip(_containers(pod.spec), request.containers, strict=True):
         if asked.asks:
             _check_container(container, asked, request, policy, f"{where}.{path}")

@@ -158,3 +158,11 @@ class TestRefusals:
 
     def test_what_can_never_be_valid(self) -> None:
         assert "120" in self.refused(make_pod(limits={"terrazzo.io/gpu-cores": 120}))
+
+
+@pytest.mark.parametrize("count", [32, 33])
+def test_no_pod_asks_for_more_devices_than_a_claim_holds(count: int) -> None:
+    pod = make_pod(limits={"terrazzo.io/gpu": count, "terrazzo.io/gpu-memory": "1Gi"})
+    found = decide(pod, Policy(), summarise([]))
+    said = found.sentence if isinstance(found, Refused) else ""
+    assert ("33 devices" in said) is (count > 32)
