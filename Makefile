@@ -11,7 +11,7 @@ DOCS_STAMP := .venv-docs/.installed
 PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 
-.PHONY: help demo demo-cluster kube test test-long test-cluster bench bench-quick lint format docs wheel clean
+.PHONY: help demo demo-cluster kube test test-long test-cluster bench bench-quick bench-cluster lint format docs wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -49,6 +49,9 @@ bench: $(RUN_STAMP) ## all measurements, results to bench/results (about half an
 
 bench-quick: $(RUN_STAMP) ## the same, small, to see that they run
 	@for script in decision scaling rebuild churn openb; do echo "== bench/$$script.py --quick"; $(BIN)/python bench/$$script.py --quick || exit 1; done
+
+bench-cluster: $(DEV_STAMP) kube ## the control plane, most of it on a real Kubernetes (an hour or so)
+	@for script in admission extender writes quality coldstart throughput; do echo "== bench/$$script.py"; $(BIN)/python bench/$$script.py || exit 1; done
 
 docs: $(DOCS_STAMP) ## build the documentation to docs/_build/html; a warning is an error
 	@.venv-docs/bin/python -m sphinx -W -n -q -b html docs docs/_build/html
