@@ -34,8 +34,9 @@ MOST_PENDING = 4096
 CHECK_S = 5.0
 SLOWEST_S, PODS_PER_S = 10.0, 5000
 """Claims are compared with pods each second, more seldom in a large cluster: one look at all of them takes its time."""
-MOST_CHECKED = 2000
-"""Grants up to which the books are checked against themselves."""
+MOST_CHECKED, MOST_CHECKED_NODES = 2000, 250
+"""Grants and nodes up to which the books are checked against themselves: thousands of nodes take seconds, in which
+nobody is nominated or woken."""
 
 
 class Reconciler:
@@ -120,10 +121,11 @@ class Reconciler:
 
     def _check(self) -> None:
         """Look whether the books contradict themselves; in a large cluster that would hold up decisions."""
-        if len(self._books.ledger.stage) > MOST_CHECKED:
+        ledger = self._books.ledger
+        if len(ledger.stage) > MOST_CHECKED or len(ledger.fleet) > MOST_CHECKED_NODES:
             return
         try:
-            invariants.check(self._books.ledger)
+            invariants.check(ledger)
         except LedgerError as error:
             self._figures.faults.inc()
             self._log.error("the books contradict themselves", said=str(error))
