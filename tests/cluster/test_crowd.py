@@ -34,7 +34,7 @@ def test_two_thousand_mixed_pods_at_95_percent_of_the_cpu() -> None:
                 limits |= {"terrazzo.io/gpu": 1, "terrazzo.io/gpu-memory": "4Gi", "terrazzo.io/gpu-cores": 5}
             pods.append(pod_object(f"p{index}", limits))
         stack.plane.admin.create_all(POD, pods, "default")
-        bound = stack.wait_bound([f"p{i}" for i in range(2000)], seconds=240)
+        bound = stack.wait_bound([f"p{i}" for i in range(2000)], seconds=600)
         used = Counter(bound.values())
         assert all(count * milli("1216m") <= 128_000 for count in used.values())
         over_granted(stack.plane)
