@@ -65,7 +65,7 @@ async def leader(candidates: list[Candidate], deadline_s: float = 15) -> Candida
     until = time.monotonic() + deadline_s
     while time.monotonic() < until:
         for each in candidates:
-            if each.election.leads and not each.task.done():
+            if each.election.leads and each.log and each.log[-1][:2] == (each.name, "on"):
                 return each
         await asyncio.sleep(0.02)
     raise AssertionError([each.said for each in candidates])

@@ -54,7 +54,7 @@ class Waiters:
         self._teller = teller
         self._tries: dict[str, _Try] = {}
         self._told: dict[str, float] = {}
-        self._looked_at: tuple[int, frozenset[str]] = (-1, frozenset())
+        self._looked_at: tuple[object, ...] = ()
 
     async def round(self, now: float) -> int:
         """Wake who would fit now; return how many.
@@ -64,15 +64,22 @@ class Waiters:
         """
         rows = self._books.waiting()
         self._forget({row.uid for row in rows})
-        state = (self._books.ledger.fleet.tick, frozenset(row.uid for row in rows))
+        state = self._state(rows)
         due = any(row.uid in self._tries for row in rows)
         if not rows or (state == self._looked_at and not due):
             return 0
         self._looked_at = state
         chosen = self.who_fits(rows, now)
+        # Trying changed nothing, so it must not count as news.
+        self._looked_at = self._state(rows)
         for row in chosen:
             await self._wake(row, now)
         return len(chosen)
+
+    def _state(self, rows: Iterable[PodRow]) -> tuple[object, ...]:
+        """Return all that decides about these pods: as long as it is the same, so is the answer."""
+        books = self._books
+        return books.ledger.fleet.tick, books.policy, dict(books.mapped), frozenset(row.uid for row in rows)
 
     def who_fits(self, rows: Iterable[PodRow], now: float) -> list[PodRow]:
         """Return the pods that fit now, all together; one of each kind that does not fit is tried."""
@@ -103,8 +110,6 @@ class Waiters:
         finally:
             for uid in taken:
                 fleet.release(uid)
-        # Trying changed nothing, so it must not count as news.
-        self._looked_at = (fleet.tick, self._looked_at[1])
         return chosen
 
     async def _wake(self, row: PodRow, now: float) -> None:
